@@ -1,0 +1,325 @@
+"""Embedding spaces and the pairs between them: the data everything else works on.
+
+A :class:`Space` is validated once, at :func:`make_space`, and never changes afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from relcore.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NO_LABEL = ""  # a row without a label; shown as "(none)"
+
+
+class SetAside(NamedTuple):
+    """A row of the source that is not used. ``row`` counts from 0 in the source file."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """What a loader read, what it used, what it set aside and what it had to assume."""
+
+    source: str
+    format: str
+    rows_read: int
+    rows_used: int
+    dim: int
+    dtype: str
+    set_aside: tuple[SetAside, ...] = ()
+    assumed: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """For example ``412 rows read, 409 used, 3 set aside (2 NaN or infinite, 1 zero norm)``."""
+        text = f"{self.rows_read:,} rows read, {self.rows_used:,} used"
+        if self.set_aside:
+            reasons = Counter(s.reason for s in self.set_aside)
+            text += f", {len(self.set_aside):,} set aside ({', '.join(f'{c:,} {r}' for r, c in reasons.items())})"
+        return text
+
+    def to_dict(self) -> dict:
+        return {
+            "source": self.source,
+            "format": self.format,
+            "rows_read": self.rows_read,
+            "rows_used": self.rows_used,
+            "set_aside": [{"row": s.row, "reason": s.reason} for s in self.set_aside],
+            "dim": self.dim,
+            "dtype": self.dtype,
+            "assumed": list(self.assumed),
+            "warnings": list(self.warnings),
+        }
+
+    @classmethod
+    def from_dict(cls, d: dict) -> LoadReport:
+        rows = tuple(SetAside(s["row"], s["reason"]) for s in d["set_aside"])
+        return cls(**{**d, "set_aside": rows, "assumed": tuple(d["assumed"]), "warnings": tuple(d["warnings"])})
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """n embedding vectors of one encoder, with everything that belongs to their rows.
+
+    Build one with :func:`make_space`, which validates and reports; the constructor trusts its arguments.
+
+    Attributes
+    ----------
+    vectors : float32 array (n, d), C-contiguous, finite, no zero rows. May be memory-mapped.
+    ids : int64 array (n,), the row numbers of the source file, unique. Selections and files speak in ids.
+    names : object array (n,) of str, verbatim, not necessarily unique.
+    labels : object array (n,) of str or None; ``""`` marks a row without a label.
+    meta : DataFrame of n rows or None.
+    media : object array (n,) of str or None: what stands for the row as a thumbnail (a character, a text, a path).
+    title : what the screen calls this space.
+    """
+
+    vectors: np.ndarray
+    ids: np.ndarray
+    names: np.ndarray
+    labels: np.ndarray | None = None
+    meta: pd.DataFrame | None = None
+    media: np.ndarray | None = None
+    title: str = ""
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @property
+    def dim(self) -> int:
+        return self.vectors.shape[1]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of shape, vector bytes, ids, names and labels."""
+        h = hashlib.sha256(repr(self.vectors.shape).encode())
+        h.update(np.ascontiguousarray(self.vectors).data)
+        h.update(np.ascontiguousarray(self.ids).data)
+        for column in (self.names, self.labels):
+            if column is not None:
+                h.update("\x1f".join(column).encode("utf-8", "surrogatepass"))
+            h.update(b"\x1e")
+        return h.hexdigest()
+
+    @cached_property
+    def position_of_id(self) -> dict[int, int]:
+        return {int(i): p for p, i in enumerate(self.ids)}
+
+    @cached_property
+    def positions_of_name(self) -> dict[str, list[int]]:
+        """Every row position of each name, in row order."""
+        out: dict[str, list[int]] = {}
+        for p, name in enumerate(self.names):
+            out.setdefault(name, []).append(p)
+        return out
+
+    def positions(self, ids: Iterable[int]) -> np.ndarray:
+        """Row positions (int64) of the ids that are in this space; unknown ids are left out."""
+        return np.array([p for i in ids if (p := self.position_of_id.get(int(i))) is not None], dtype=np.int64)
+
+    def take(self, rows: np.ndarray) -> Space:
+        """The space of the given row positions, in that order; every per-row column follows."""
+        rows = np.asarray(rows, dtype=np.int64)
+        return replace(
+            self,
+            vectors=np.ascontiguousarray(self.vectors[rows]),
+            ids=self.ids[rows],
+            names=self.names[rows],
+            labels=None if self.labels is None else self.labels[rows],
+            meta=None if self.meta is None else self.meta.iloc[rows].reset_index(drop=True),
+            media=None if self.media is None else self.media[rows],
+        )
+
+
+def as_text(values: Sequence, n: int, what: str) -> np.ndarray:
+    """An object array (n,) of str. Integers and integral floats become ``1``, missing values ``""``.
+
+    Raises
+    ------
+    InputError
+        If there are not exactly n values.
+    """
+    values = list(values)
+    if len(values) != n:
+        raise InputError(f"{what}: {len(values)} values for {n} vectors; give exactly one a vector, or none at all.")
+    out = np.empty(n, dtype=object)
+    for i, v in enumerate(values):
+        if v is None or (isinstance(v, float | np.floating) and np.isnan(v)):
+            out[i] = ""
+        elif isinstance(v, float | np.floating) and float(v).is_integer():
+            out[i] = str(int(v))
+        else:
+            out[i] = str(v)
+    return out
+
+
+def make_space(
+    vectors: np.ndarray,
+    *,
+    names: Sequence | None = None,
+    labels: Sequence | None = None,
+    meta: pd.DataFrame | None = None,
+    media: Sequence | None = None,
+    title: str = "",
+    source: str = "array",
+    format: str = "array",
+    assumed: Sequence[str] = (),
+    warnings: Sequence[str] = (),
+    copy: bool = True,
+) -> tuple[Space, LoadReport]:
+    """Validate raw rows and build a space: the one border where numbers enter Relcore.
+
+    Rows with NaN or infinite numbers and rows of norm zero are set aside, with their names, labels, metadata and
+    media, and listed in the report. Everything else is kept as it is; numbers are cast to float32.
+
+    Parameters
+    ----------
+    vectors : numeric array (n, d), any dtype, byte order and layout.
+    names, labels, media : n values each, or None. Missing names become the row number.
+    meta : DataFrame of n rows, or None.
+    copy : False lets the space keep the caller's memory; only for arrays nobody else holds.
+
+    Raises
+    ------
+    InputError
+        Not a two-dimensional numeric array, counts that differ, or no usable row.
+    """
+    raw = np.asarray(vectors)
+    where = f"{title or source}"
+    if raw.dtype.hasobject or raw.dtype.kind not in "fiub":
+        raise InputError(f"{where}: holds {raw.dtype} values, wanted numbers; choose a numeric array.")
+    if raw.ndim != 2:
+        raise InputError(f"{where}: the array has shape {raw.shape}, wanted two dimensions (rows, numbers of a vector).")
+    n, d = raw.shape
+    if n == 0 or d == 0:
+        raise InputError(f"{where}: the array has shape {raw.shape}; there is nothing to align.")
+    with np.errstate(over="ignore"):
+        canonical = np.ascontiguousarray(raw, dtype=np.float32)
+    if copy and np.may_share_memory(canonical, raw):
+        canonical = canonical.copy()  # a later write to the caller's array must not reach a frozen space
+    columns = {
+        "names": as_text(names, n, f"{where}, names") if names is not None else as_text(range(n), n, "names"),
+        "labels": None if labels is None else as_text(labels, n, f"{where}, labels"),
+        "media": None if media is None else as_text(media, n, f"{where}, thumbnails"),
+    }
+    if meta is not None and len(meta) != n:
+        raise InputError(f"{where}, metadata: {len(meta)} rows for {n} vectors; give exactly one a vector.")
+
+    # float64 norms: a float32 square overflows for rows beyond 1e19 and underflows below 1e-23
+    finite = np.isfinite(canonical).all(1)
+    norms = np.zeros(n)
+    for i in range(0, n, 65536):
+        norms[i : i + 65536] = np.linalg.norm(canonical[i : i + 65536].astype(np.float64), axis=1)
+    zero = finite & (norms == 0)
+    aside = [SetAside(int(r), "zero norm" if zero[r] else "NaN or infinite") for r in np.flatnonzero(~finite | zero)]
+    keep = np.flatnonzero(finite & ~zero)
+    if not len(keep):
+        if zero.all():
+            raise InputError(f"Every vector in {where} has norm 0. Check the file or the chosen array.")
+        raise InputError(
+            f"{where}: none of the {n} rows is usable ({int((~finite).sum())} with NaN or infinite numbers, "
+            f"{int(zero.sum())} of norm 0). Check the file or the chosen array."
+        )
+    space = Space(
+        vectors=canonical, ids=np.arange(n, dtype=np.int64), meta=meta, title=title or source, **columns
+    )
+    if aside:
+        space = space.take(keep)
+    for column in (space.vectors, space.ids, space.names):
+        if column.flags.writeable and column.flags.owndata:
+            column.flags.writeable = False
+    report = LoadReport(
+        source=source,
+        format=format,
+        rows_read=n,
+        rows_used=len(space),
+        dim=d,
+        dtype=str(raw.dtype),
+        set_aside=tuple(aside),
+        assumed=tuple(assumed),
+        warnings=tuple(warnings),
+    )
+    return space, report
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """k pairs of row positions (not ids): seeds, ground truth and discovered anchors alike.
+
+    Attributes
+    ----------
+    array : int64 (k, 2); column 0 counts rows of x, column 1 rows of y. Unique on each side.
+    """
+
+    array: np.ndarray
+    unique: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self):
+        a = np.asarray(self.array, dtype=np.int64).reshape(-1, 2)
+        if self.unique:
+            for side, column in zip("xy", a.T, strict=True):
+                values, counts = np.unique(column, return_counts=True)
+                if (counts > 1).any():
+                    raise InputError(f"Row {values[counts > 1][0]} of {side} is in more than one pair; keep one of them.")
+        a = a.copy()
+        a.flags.writeable = False
+        object.__setattr__(self, "array", a)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def x(self) -> np.ndarray:
+        return self.array[:, 0]
+
+    @property
+    def y(self) -> np.ndarray:
+        return self.array[:, 1]
+
+    @classmethod
+    def empty(cls) -> Pairs:
+        return cls(np.empty((0, 2), dtype=np.int64))
+
+    @classmethod
+    def by_row(cls, n: int) -> Pairs:
+        """Row i of x is row i of y."""
+        return cls(np.repeat(np.arange(n, dtype=np.int64)[:, None], 2, 1))
+
+    def take(self, rows: np.ndarray) -> Pairs:
+        return Pairs(self.array[rows], unique=self.unique)
+
+    def without(self, other: Pairs) -> Pairs:
+        """The pairs that share neither row with ``other``."""
+        keep = ~(np.isin(self.x, other.x) | np.isin(self.y, other.y))
+        return self.take(keep)
+
+    def partner(self, n: int) -> np.ndarray:
+        """int64 (n,): the y row of each x row, -1 where there is none."""
+        out = np.full(n, -1, dtype=np.int64)
+        out[self.x] = self.y
+        return out
+
+    def flip(self) -> Pairs:
+        return Pairs(self.array[:, ::-1], unique=self.unique)
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two spaces and, if known, which rows correspond. ``truth`` is for evaluation; no method ever sees it."""
+
+    x: Space
+    y: Space
+    truth: Pairs | None = None
