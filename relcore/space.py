@@ -6,6 +6,7 @@ A :class:`Space` is validated once, at :func:`make_space`, and never changes aft
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from relcore.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
 NO_LABEL = ""  # a row without a label; shown as "(none)"
 
@@ -114,6 +116,14 @@ class Space:
             h.update(b"\x1e")
         return h.hexdigest()
 
+    def tensor(self) -> Tensor:
+        """The vectors as a torch tensor that shares their memory; never write to it."""
+        import torch
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            return torch.from_numpy(self.vectors)
+
     @cached_property
     def position_of_id(self) -> dict[int, int]:
         return {int(i): p for p, i in enumerate(self.ids)}
@@ -177,7 +187,7 @@ def make_space(
     source: str = "array",
     format: str = "array",
     assumed: Sequence[str] = (),
-    warnings: Sequence[str] = (),
+    warned: Sequence[str] = (),
     copy: bool = True,
 ) -> tuple[Space, LoadReport]:
     """Validate raw rows and build a space: the one border where numbers enter Relcore.
@@ -250,7 +260,7 @@ def make_space(
         dtype=str(raw.dtype),
         set_aside=tuple(aside),
         assumed=tuple(assumed),
-        warnings=tuple(warnings),
+        warnings=tuple(warned),
     )
     return space, report
 
