@@ -1,0 +1,424 @@
+"""A run on disk: a folder with parameters, history, alignment and analysis, readable whatever became of the run.
+
+::
+
+    run.json               what was asked, on which data (fingerprints), and what came of it
+    pairs.safetensors      seeds and, where known, the truth: int64 (k, 2) row positions
+    history.parquet        one row a step
+    frames/NNN.npy         map of the moving side at step NNN, float32 (rows, 2); frames/fixed.npy the other side
+    alignment.safetensors  coordinates, anchors, map, encoders, preprocessing
+    analysis.safetensors   what the pages read (see relcore.analysis)
+
+Every file is written whole or not at all. Importing this module loads no torch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import os
+import platform
+import re
+import secrets
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from relcore import __version__, methods, store
+from relcore.errors import InputError, RunFailed
+from relcore.space import LoadReport, Pair, Pairs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from relcore.pipeline import Fit, Outcome, Task
+
+ACTIVE = ("queued", "running", "paused")
+USABLE = ("done", "cancelled")  # a cancelled run is usable when it kept an alignment
+
+
+@dataclass(frozen=True, eq=False)
+class StoredProgress:
+    """A :class:`relcore.pipeline.Progress` whose map went to disk: ``frame`` is the number of the newest one."""
+
+    iteration: int
+    total: int
+    phase: str
+    metrics: dict[str, float]
+    frame: int | None
+    seconds: float
+
+
+class Run:
+    """A run folder. ``record`` is the content of run.json."""
+
+    def __init__(self, folder: Path, record: dict):
+        self.folder, self.record = Path(folder), record
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Run:
+        """Open a run folder.
+
+        Raises
+        ------
+        InputError
+            If the folder holds no run, or an unreadable one.
+        """
+        path = Path(folder) / "run.json"
+        try:
+            record = json.loads(path.read_text())
+        except FileNotFoundError:
+            raise InputError(f"{folder}: no run here (run.json is missing); give the folder of a run.") from None
+        except (OSError, ValueError) as e:
+            raise InputError(f"{path}: cannot be read as the record of a run ({e}).") from None
+        if not isinstance(record, dict) or "status" not in record or "method" not in record:
+            raise InputError(f"{path}: is not the record of a run; give the folder of a run.")
+        run = cls(Path(folder), record)
+        if run.status in ("running", "paused") and not _alive(record.get("process")):
+            run.mark("failed", message="the process that ran it is gone; kept is what was written before")
+        return run
+
+    @property
+    def id(self) -> str:
+        return self.record["id"]
+
+    @property
+    def title(self) -> str:
+        return self.record["title"]
+
+    @property
+    def status(self) -> str:
+        return self.record["status"]
+
+    @property
+    def active(self) -> bool:
+        return self.status in ACTIVE
+
+    @property
+    def usable(self) -> bool:
+        """Whether there is an alignment to look at."""
+        return self.status in USABLE and (self.folder / "analysis.safetensors").exists()
+
+    def update(self, **fields: Any) -> None:
+        self.record |= fields
+        store.write_json(self.folder / "run.json", self.record)
+
+    def mark(self, status: str, message: str = "") -> None:
+        self.update(status=status, message=message)
+
+    @cached_property
+    def pairs(self) -> tuple[Pairs, Pairs | None]:
+        """Seeds, and the truth where it is known."""
+        arrays = _read_arrays(self.folder / "pairs.safetensors")
+        truth = arrays.get("truth")
+        return Pairs(arrays["seeds"]), None if truth is None else Pairs(truth)
+
+    @cached_property
+    def analysis(self) -> dict[str, np.ndarray]:
+        return _read_arrays(self.folder / "analysis.safetensors")
+
+    def alignment_arrays(self) -> dict[str, np.ndarray]:
+        """``x``, ``y`` and, where they exist, ``anchors``, ``anchors_x``, ``anchors_y``, ``map``, encoders, means."""
+        return _read_arrays(self.folder / "alignment.safetensors")
+
+    def history(self) -> pd.DataFrame | None:
+        import pandas as pd
+
+        path = self.folder / "history.parquet"
+        return pd.read_parquet(path) if path.exists() else None
+
+    def frame(self, number: int | None) -> np.ndarray | None:
+        """Map of the moving side at a frame; None is the side that stands still."""
+        path = self.folder / "frames" / ("fixed.npy" if number is None else f"{number:03d}.npy")
+        return np.load(path, allow_pickle=False) if path.exists() else None
+
+    def pair(self) -> Pair:
+        """The two spaces, from where loaded data are kept.
+
+        Raises
+        ------
+        InputError
+            If they are not kept on this machine; says which to load.
+        """
+        spaces = []
+        for side in "xy":
+            try:
+                spaces.append(store.get_space(self.record[side]["fingerprint"])[0])
+            except InputError:
+                source = self.record[side]["report"]["source"]
+                raise InputError(
+                    f"run {self.id}: side {side} was made from {source} (fingerprint "
+                    f"{self.record[side]['fingerprint'][:8]}), which is not kept here; load it again."
+                ) from None
+        return Pair(*spaces, truth=self.pairs[1])
+
+    def task(self) -> Task:
+        from relcore.pipeline import Task
+
+        r = self.record
+        return Task(
+            method=methods.method(r["method"], **r["params"]),
+            seeds=self.pairs[0],
+            preprocess=tuple(r["preprocess"]),
+            seed=r["seed"],
+            device=r["device"],
+            folds=r["folds"],
+        )
+
+
+def new_id() -> str:
+    return secrets.token_hex(4)
+
+
+def create(
+    pair: Pair,
+    *,
+    method: methods.Method,
+    seeds: Pairs,
+    preprocess: tuple[str, ...] = ("center", "unit"),
+    seed: int = 0,
+    device: str = "auto",
+    folds: int = 3,
+    reports: tuple[LoadReport, LoadReport],
+    folder: Path | None = None,
+    title: str = "",
+    notes: tuple[str, ...] = (),
+    keep_spaces: bool = True,
+) -> Run:
+    """Write the folder of a run that waits to be executed.
+
+    Parameters
+    ----------
+    folder : where; by default ``runs/ID`` under :func:`relcore.store.home`.
+    notes : what the person must know about the input, such as a corrupted share of the seeds.
+    keep_spaces : keep the spaces on disk, for a worker and later sessions; a command that runs on its own files
+        need not.
+
+    Raises
+    ------
+    InputError
+        If the method cannot work on these sizes, or the folder holds something that is not a run.
+    """
+    method.check(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, len(seeds))
+    run_id = new_id()
+    folder = store.home() / "runs" / run_id if folder is None else Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; give a new folder for the run.")
+    if folder.exists() and any(folder.iterdir()) and not (folder / "run.json").exists():
+        raise InputError(f"{folder}: is not empty and holds no run; give a new folder.")
+    (folder / "frames").mkdir(parents=True, exist_ok=True)
+    for old in [*folder.glob("frames/*.npy"), *folder.glob("*.safetensors"), *folder.glob("history.parquet")]:
+        old.unlink()  # results of a run made here before
+    sides = {}
+    for side, space, report in zip("xy", (pair.x, pair.y), reports, strict=True):
+        if keep_spaces:
+            store.put_space(space, report)
+        sides[side] = {
+            "fingerprint": space.fingerprint,
+            "title": space.title,
+            "rows": len(space),
+            "dim": space.dim,
+            "report": report.to_dict(),
+        }
+    arrays = {"seeds": seeds.array}
+    if pair.truth is not None:
+        arrays["truth"] = pair.truth.array
+    _write_arrays(folder / "pairs.safetensors", arrays)
+    run = Run(
+        folder,
+        {
+            "version": 1,
+            "id": run_id,
+            "title": title or method.title,
+            "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            "method": method.name,
+            "params": method.params(),
+            "preprocess": list(preprocess),
+            "seed": seed,
+            "device": device,
+            "folds": folds,
+            "seeds": len(seeds),
+            **sides,
+            "status": "queued",
+            "message": "",
+            "notes": list(notes),
+            "versions": versions(),
+        },
+    )
+    run.update()
+    return run
+
+
+def execute(run: Run, pair: Pair | None = None) -> Generator[StoredProgress, None, None]:
+    """Run it, writing as it goes. Closing the generator cancels: the last good snapshot is analysed and kept.
+
+    Parameters
+    ----------
+    pair : the spaces, when they are at hand; else they are opened by fingerprint.
+
+    Raises
+    ------
+    InputError, RunFailed
+        After the folder is marked ``failed`` with the reason.
+    """
+    from relcore.pipeline import Fit
+
+    run.update(status="running", message="", process=_this_process())
+    fit = None
+    try:
+        fit = Fit(run.pair() if pair is None else pair, run.task())
+        run.update(references=fit.references)
+        for p in fit.steps():
+            number = None
+            if p.frame is not None:
+                if fit.frames == 1:
+                    _write_npy(run.folder / "frames" / "fixed.npy", fit.fixed_map)
+                number = fit.frames - 1
+                _write_npy(run.folder / "frames" / f"{number:03d}.npy", p.frame)
+            yield StoredProgress(p.iteration, p.total, p.phase, p.metrics, number, p.seconds)
+        for p in _finish(run, fit, "done"):
+            yield StoredProgress(p.iteration, p.total, p.phase, p.metrics, None, p.seconds)
+    except GeneratorExit:
+        _keep_partial(run, fit, "cancelled", "cancelled")
+        raise
+    except RunFailed as e:
+        _keep_partial(run, fit, "failed", str(e))
+        raise
+    except Exception as e:
+        run.mark("failed", str(e) if isinstance(e, InputError) else f"{type(e).__name__}: {e}")
+        raise
+
+
+def _keep_partial(run: Run, fit: Fit | None, status: str, message: str) -> None:
+    """Write what the last good snapshot gives, then the status."""
+    if fit is not None and fit.stop_early():
+        try:
+            for _ in _finish(run, fit, status, message):
+                pass
+            return
+        except RunFailed as e:
+            message = f"{message}; the last step could not be kept: {e}"
+    run.mark(status, message)
+
+
+def _finish(run: Run, fit: Fit, status: str, message: str = ""):
+    outcome = yield from fit.finish()
+    save_outcome(run, fit, outcome)
+    import resource
+
+    run.update(
+        status=status,
+        message=message,
+        converged=outcome.alignment.converged,
+        health=outcome.health,
+        verdict={"level": outcome.verdict.level, "text": outcome.verdict.text},
+        metrics=outcome.metrics,
+        notes=[*run.record["notes"], *outcome.alignment.notes],
+        steps=outcome.steps,
+        seconds=round(outcome.seconds, 3),
+        peak_memory_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    )
+
+
+def save_outcome(run: Run, fit: Fit, outcome: Outcome) -> None:
+    """Write history, alignment and analysis of a run."""
+    import pandas as pd
+
+    from relcore.methods.base import Linear
+
+    buffer = io.BytesIO()
+    pd.DataFrame(fit.history).to_parquet(buffer)
+    store.write_atomic(run.folder / "history.parquet", buffer.getvalue())
+    a = outcome.alignment
+    arrays = {"x": a.x, "y": a.y, "anchors_x": a.anchors_x, "anchors_y": a.anchors_y, "map": a.map}
+    for side, encode in (("x", a.encode_x), ("y", a.encode_y)):
+        if isinstance(encode, Linear):
+            arrays[f"encode_{side}"] = encode.matrix
+    for side, fitted in (("x", outcome.preprocess_x), ("y", outcome.preprocess_y)):
+        for i, parameter in enumerate(fitted.parameters):
+            arrays[f"preprocess_{side}_{i}"] = parameter
+    arrays = {k: v.numpy() for k, v in arrays.items() if v is not None}
+    if a.anchors is not None:
+        arrays["anchors"] = a.anchors.array
+    _write_arrays(run.folder / "alignment.safetensors", arrays)
+    _write_arrays(run.folder / "analysis.safetensors", outcome.arrays)
+
+
+def list_runs() -> list[Run]:
+    """All readable runs under :func:`relcore.store.home`, newest first."""
+    root = store.home() / "runs"
+    runs = []
+    for path in root.glob("*/run.json"):
+        try:
+            runs.append(Run.load(path.parent))
+        except InputError:
+            continue  # a folder that is being written or was damaged is not a run to choose
+    return sorted(runs, key=lambda r: r.record["created"], reverse=True)
+
+
+def find(run_id: str) -> Run:
+    """The run of that id under :func:`relcore.store.home`.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    if not re.fullmatch(r"[0-9a-f]{8}", run_id):
+        raise InputError(f"{run_id!r} is no run id (eight digits 0-9, a-f).")
+    return Run.load(store.home() / "runs" / run_id)
+
+
+def versions() -> dict[str, str]:
+    names = ("torch", "numpy", "scikit-learn", "POT")
+    return {"relcore": __version__, "python": platform.python_version()} | {n: metadata.version(n) for n in names}
+
+
+def _this_process() -> dict[str, int | str]:
+    return {"pid": os.getpid(), "started": _start_time(os.getpid())}
+
+
+def _start_time(pid: int) -> str:
+    """When the process began, in the kernel's clock ticks: a reused pid has another. Empty where there is no /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+def _alive(process: dict | None) -> bool:
+    if not process:
+        return False
+    try:
+        os.kill(process["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return _start_time(process["pid"]) == process["started"]
+
+
+def _write_npy(path: Path, array: np.ndarray) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    store.write_atomic(path, buffer.getvalue())
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    from safetensors.numpy import save
+
+    store.write_atomic(path, save({k: np.ascontiguousarray(v) for k, v in arrays.items()}))
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    from safetensors.numpy import load_file
+
+    if not path.exists():
+        raise InputError(f"{path.parent}: {path.name} is missing; the run kept no result. Run it again.")
+    return load_file(path)
