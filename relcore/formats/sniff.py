@@ -1,0 +1,110 @@
+"""What a file is by its first bytes. The ending is only a hint: renamed files and saved error pages are common."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zipfile
+from pathlib import Path
+
+from relcore.errors import InputError
+from relcore.formats.base import pickle_refusal
+
+HEAD = 4096
+_AS_NPY = "save the vectors with np.save and load that .npy file"
+
+# files that Relcore does not read: first bytes, what they are, what to do
+_FOREIGN = (
+    (b"PAR1", "a Parquet table", "write it as CSV (DataFrame.to_csv) or " + _AS_NPY),
+    (b"ARROW1", "an Arrow or Feather table", "write it as CSV (DataFrame.to_csv) or " + _AS_NPY),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", _AS_NPY),
+    (b"MATLAB 5.0", "a MATLAB file", _AS_NPY),
+    (b"\x1f\x8b", "gzip-compressed", "unpack it first (gunzip)"),
+    (b"BZh", "bzip2-compressed", "unpack it first (bunzip2)"),
+    (b"\xfd7zXZ\x00", "xz-compressed", "unpack it first (unxz)"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed", "unpack it first (unzstd)"),
+    (struct.pack("<i", 793712314), "a fastText model", "load the .vec file that comes with it, as an array"),
+    (b"%PDF", "a PDF document", "give the file that holds the vectors"),
+    (b"\x89PNG", "a PNG picture", "give the file that holds the vectors"),
+    (b"\xff\xd8\xff", "a JPEG picture", "give the file that holds the vectors"),
+)
+
+
+def read_head(path: Path) -> bytes:
+    """The first bytes of a file.
+
+    Raises
+    ------
+    InputError
+        The file is missing, a directory, empty or not readable.
+    """
+    if path.is_dir():
+        raise InputError(f"{path} is a directory, wanted a file; give the file that holds the vectors.")
+    if not path.exists():
+        raise InputError(f"there is no file {path}; check the path.")
+    if not path.is_file():
+        raise InputError(f"{path} is not a regular file; give the file that holds the vectors.")
+    try:
+        with path.open("rb") as f:
+            head = f.read(HEAD)
+    except OSError as e:
+        raise InputError(f"{path} cannot be read ({os.strerror(e.errno)}); check its permissions.") from None
+    if not head:
+        raise InputError(f"{path.name} is empty (0 bytes); check how it was written or downloaded.")
+    return head
+
+
+def is_text(head: bytes) -> bool:
+    """Whether the bytes can be text: UTF-16 with its mark, or no NUL and hardly a control character."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return True
+    control = sum(b < 32 and b not in (9, 10, 12, 13) for b in head)
+    return b"\0" not in head and control <= len(head) // 100
+
+
+def is_pickle(path: Path, head: bytes) -> bool:
+    """Protocols 2 to 5 have a mark; 0 and 1 are known by their ending or their usual beginnings."""
+    if head[:1] == b"\x80" and 2 <= head[1] <= 5 if len(head) > 1 else False:
+        return True
+    old = head.startswith((b"(dp", b"(lp", b"(ip", b"cnumpy", b"ccopy_reg", b"}q", b"]q"))
+    return old or path.suffix.lower() in (".pkl", ".pickle")
+
+
+def zip_members(path: Path) -> list[str]:
+    """Member names of a zip file, without reading any of them; empty if its directory is broken."""
+    try:
+        with zipfile.ZipFile(path) as z:
+            return z.namelist()
+    except (zipfile.BadZipFile, OSError):
+        return []
+
+
+def refuse(path: Path, head: bytes) -> InputError:
+    """The error for a file no reader takes: what it looks like and what to do."""
+    name = path.name
+    if is_pickle(path, head):
+        return pickle_refusal(name)
+    if head.startswith(b"PK\x03\x04"):
+        members = zip_members(path)
+        if any(m.endswith("data.pkl") for m in members):
+            return InputError(f"{name} looks like a PyTorch file, which is not read here; {_AS_NPY}.")
+        if any(m.startswith("xl/") for m in members):
+            return InputError(f"{name} looks like an Excel workbook; save the sheet as CSV and load that.")
+        if not members:
+            return InputError(
+                f"{name} looks like a zip file, but its directory is damaged; download or write it again."
+            )
+        return InputError(f"{name} looks like a zip archive without a .npy array inside; unpack it and give one file.")
+    if head[:9].lower().startswith((b"<html", b"<!doctype", b"<?xml")) or head.lstrip()[:1] == b"<":
+        return InputError(f"{name} looks like a web page (HTML or XML), not vectors; download the file itself again.")
+    for magic, what, todo in _FOREIGN:
+        if head.startswith(magic):
+            return InputError(f"{name} looks like {what}, which is not read here; {todo}.")
+    if len(head) > 9 and head[8:9] == b"{" and b'"dtype"' in head:
+        return InputError(f"{name} looks like a safetensors file, which is not read here; {_AS_NPY}.")
+    if is_text(head):
+        return InputError(
+            f"{name} ends in {path.suffix or 'nothing'} but holds text, not an array; "
+            "if it is a table, rename it to .csv or .tsv."
+        )
+    return InputError(f"{name} is of no known format (first bytes {head[:8]!r}); give .npy, .npz, .csv or .tsv.")
