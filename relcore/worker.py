@@ -1,0 +1,179 @@
+"""``python -m relcore.worker``: one run in its own process, told on stdin, reporting in JSON lines on stdout.
+
+The worker loads torch, says ``{"event": "ready"}`` and waits for one line ``{"folder": ...}``. Then it executes that
+run (:func:`relcore.runs.execute`), reports at most ten times a second, and ends with ``{"event": "done", "status":
+..., "message": ...}``. What the run found is in its folder, never in the messages.
+
+SIGTERM cancels: the run stops at its next step and keeps what it has. A closed stdin says that the server is gone; it
+cancels as well, but the process is out within :data:`ORPHAN_GRACE` seconds whatever the step at hand takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from typing import IO, Any
+
+EVERY = 0.1  # seconds between two reports
+ORPHAN_GRACE = 1.5  # seconds a run without a server has to keep what it has
+NICENESS = 10  # the server and the browser come first
+OOM_SCORE = "500"  # when memory runs out, the kernel should take the worker and not the server
+
+
+def jsonable(value: Any) -> Any:
+    """The value with NaN and infinite numbers as None: JSON has no word for them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {k: jsonable(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(v) for v in value]
+    return value
+
+
+class Reporter:
+    """Writes JSON lines; holds progress back to ten reports a second without losing a point of a curve.
+
+    A report carries the newest position and, for every metric, the points since the report before:
+    ``{"event": "progress", iteration, total, phase, seconds, frame, points: {name: [[iteration, value], ...]}}``.
+    """
+
+    def __init__(self, out: IO[str]):
+        self.out = out
+        self.sent = -math.inf
+        self.held: dict[str, Any] | None = None
+        self.points: dict[str, list] = {}
+        self.frame: int | None = None
+
+    def send(self, event: str, **fields: Any) -> None:
+        self.flush()
+        self._write({"event": event, **fields})
+
+    def progress(self, p: Any) -> None:
+        """Report a :class:`relcore.runs.StoredProgress`, now or with a later one."""
+        for name, value in p.metrics.items():
+            self.points.setdefault(name, []).append([p.iteration, value])
+        if p.frame is not None:
+            self.frame = p.frame
+        self.held = {"iteration": p.iteration, "total": p.total, "phase": p.phase, "seconds": p.seconds}
+        if time.monotonic() - self.sent >= EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.held is None:
+            return
+        message = {"event": "progress", **self.held, "frame": self.frame, "points": self.points}
+        self.held, self.points, self.sent = None, {}, time.monotonic()
+        self._write(message)
+
+    def _write(self, message: dict) -> None:
+        self.out.write(json.dumps(jsonable(message), allow_nan=False) + "\n")
+        self.out.flush()
+
+
+class Worker:
+    """The state the signal handler and the stdin watcher share with the run."""
+
+    def __init__(self, out: IO[str]):
+        self.report = Reporter(out)
+        self.busy = False
+        self.stop = False
+
+    def on_signal(self, *_: Any) -> None:
+        if not self.busy:
+            sys.exit(0)
+        self.stop = True
+
+    def watch_stdin(self) -> None:
+        """The server keeps its end open as long as it lives. A thread, because a step may be long."""
+        while sys.stdin.buffer.raw.read(1024):
+            pass
+        self.stop = True
+        time.sleep(ORPHAN_GRACE)
+        os._exit(1)
+
+    def execute(self, folder: str) -> None:
+        from relcore import runs
+        from relcore.errors import RelcoreError
+
+        self.busy = True
+        try:
+            run = runs.Run.load(folder)
+            steps = runs.execute(run)
+            with contextlib.closing(steps):
+                for p in steps:
+                    self.report.progress(p)
+                    if self.stop:
+                        self.report.send("cancelling")
+                        break
+        except BrokenPipeError:  # the server is gone; leaving the loop has closed the run
+            return
+        except RelcoreError as e:
+            self._done("failed", str(e))
+        except Exception as e:
+            traceback.print_exc()
+            self._done("failed", f"{type(e).__name__}: {e}")
+        else:
+            self._done(run.status, run.record.get("message", ""))
+
+    def _done(self, status: str, message: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self.report.send("done", status=status, message=message)
+
+
+def settle() -> None:
+    """Make the process a good child: behind the server in every queue, and awake when the server dies."""
+    os.nice(NICENESS)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
+        f.write(OOM_SCORE)
+    if sys.platform == "linux":
+        # PR_SET_PDEATHSIG: a paused worker cannot see its stdin close, so the kernel wakes it
+        ctypes.CDLL(None).prctl(1, signal.SIGCONT)
+
+
+def warm_up() -> None:
+    """Load what a run needs, once through a small one: torch loads half of itself on first use."""
+    import numpy as np
+    import torch
+
+    from relcore import methods, pipeline, space
+
+    torch.set_num_threads(int(os.environ.get("RELCORE_THREADS", "1")))
+    vectors = np.random.default_rng(0).standard_normal((48, 6))
+    x, _ = space.make_space(vectors)
+    y, _ = space.make_space(vectors[:, ::-1])
+    for name in methods.REGISTRY:
+        fit = pipeline.Fit(
+            space.Pair(x, y, space.Pairs.by_row(48)),
+            pipeline.Task(methods.method(name), space.Pairs.by_row(12), device="cpu", folds=0),
+        )
+        for _ in fit.steps():
+            break
+
+
+def main() -> None:
+    worker = Worker(os.fdopen(os.dup(1), "w", encoding="utf-8"))
+    os.dup2(2, 1)  # what anything prints goes to stderr and cannot break a message
+    sys.stdout = sys.stderr
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, worker.on_signal)
+    settle()
+    warm_up()
+    worker.report.send("ready")
+    line = sys.stdin.buffer.raw.readline()
+    if not line.endswith(b"\n"):
+        return  # the server is gone, or did not finish its sentence
+    threading.Thread(target=worker.watch_stdin, daemon=True).start()
+    worker.execute(json.loads(line)["folder"])
+
+
+if __name__ == "__main__":
+    main()
