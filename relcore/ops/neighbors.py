@@ -1,0 +1,184 @@
+"""Exact neighbours by cosine, in blocks of queries: top-k, ranks, CSLS, inverted softmax, mutual neighbours, N_k.
+
+Tensors in, tensors out; float32; the inputs' device. No n x m matrix is held: ``block`` is the number of query rows
+scored at once, by default as many as make :data:`BLOCK_ELEMENTS` scores. Rows need not be unit; cosine is taken.
+
+Ties: equal float32 scores are ordered by target index, lowest first, in every function here, so the rank of a
+partner is its position in the list of :func:`topk_cosine`. A collapsed space, where everything ties, therefore
+scores at chance and not at the top. Exact duplicates among the targets can differ by a rounding in the product
+(about 1e-7), and then that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+BLOCK_ELEMENTS = 1 << 23  # 32 MiB of float32 scores at once; larger blocks were not faster
+TINY = 1e-30
+
+
+def unit_rows(v: Tensor) -> Tensor:
+    """The rows of (n, d) scaled to norm 1, float32. A zero row stays zero: its cosine with everything is 0."""
+    v = v.float()
+    return v / torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp_min(TINY)
+
+
+def topk_cosine(queries: Tensor, targets: Tensor, k: int, *, block: int | None = None) -> tuple[Tensor, Tensor]:
+    """The k targets of largest cosine for each query.
+
+    Parameters
+    ----------
+    queries, targets : (p, r), (m, r).
+    k : 1 to m.
+
+    Returns
+    -------
+    scores : float32 (p, k), descending.
+    indices : int64 (p, k); equal scores by lowest index.
+
+    Raises
+    ------
+    ValueError
+        k out of range, dimensions that differ, NaN or infinite numbers.
+    """
+    queries, targets = _ready(queries, targets)
+    return _topk(queries, targets, k, targets.new_zeros(len(targets)), block)
+
+
+def partner_rank(x: Tensor, y: Tensor, rows_x: Tensor, rows_y: Tensor, *, block: int | None = None) -> Tensor:
+    """Rank, from 1, of ``y[rows_y[i]]`` among all rows of y by cosine to ``x[rows_x[i]]``.
+
+    One more than the number of targets that score strictly higher, or the same with a lower index. The partner's
+    own score is read from the same product as the others', so rounding cannot set it against itself.
+
+    Parameters
+    ----------
+    x, y : (n, r), (m, r).
+    rows_x, rows_y : int64 (p,).
+
+    Returns
+    -------
+    int64 (p,).
+    """
+    x, y = _ready(x, y)
+    before = torch.arange(len(y), device=y.device)
+    out = []
+    for rows, scores in _blocks(x[rows_x], y, block):
+        partner = rows_y[rows].to(y.device)[:, None]
+        own = scores.gather(1, partner)
+        ahead = (scores > own) | ((scores == own) & (before < partner))
+        out.append(torch.count_nonzero(ahead, dim=1) + 1)
+    return torch.cat(out) if out else torch.zeros(0, dtype=torch.int64, device=y.device)
+
+
+def csls_means(x: Tensor, y: Tensor, k: int = 10, *, block: int | None = None) -> tuple[Tensor, Tensor]:
+    """Mean cosine of each row to its k nearest rows of the other side: float32 (n,), (m,). k is at most that side.
+
+    Conneau et al. 2018 (Word translation without parallel data), section 2.3: r_T and r_S.
+    """
+    means_x = topk_cosine(x, y, min(k, len(y)), block=block)[0].mean(1)
+    means_y = topk_cosine(y, x, min(k, len(x)), block=block)[0].mean(1)
+    return means_x, means_y
+
+
+def topk_csls(
+    x: Tensor,
+    y: Tensor,
+    k: int,
+    *,
+    neighbors: int = 10,
+    means: tuple[Tensor, Tensor] | None = None,
+    block: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """As :func:`topk_cosine` from each row of x to y, by CSLS: ``2 cos(x, y) - r(x) - r(y)``.
+
+    Parameters
+    ----------
+    neighbors : neighbourhood of the means; at most the size of the other side.
+    means : (r(x), r(y)) as :func:`csls_means` gives them, when x is only a part of the queries or they are at hand.
+    """
+    means_x, means_y = csls_means(x, y, neighbors, block=block) if means is None else means
+    x, y = _ready(x, y)
+    scores, indices = _topk(2 * x, y, k, -means_y, block)
+    return scores - means_x[:, None], indices
+
+
+def topk_inverted_softmax(
+    x: Tensor, y: Tensor, k: int, *, temperature: float = 1 / 30, block: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """As :func:`topk_cosine`, by inverted softmax: each target's weights over all rows of x sum to 1.
+
+    Scores are log-probabilities ``cos / T - logsumexp_x'(cos(x', y) / T)``. Smith et al. 2017 (Offline bilingual word
+    vectors), section 2.2; the default temperature is 1/30, as in MUSE's evaluation.
+    """
+    x, y = _ready(x, y)
+    sums = [torch.logsumexp(scores / temperature, 1) for _, scores in _blocks(y, x, block)]
+    return _topk(x / temperature, y, k, -torch.cat(sums), block)
+
+
+def mutual_nearest(x: Tensor, y: Tensor, *, block: int | None = None) -> Tensor:
+    """Pairs of rows that are each other's nearest by cosine: int64 (pairs, 2), ordered by x row. One pass."""
+    x, y = _ready(x, y)
+    nearest_y = torch.empty(len(x), dtype=torch.int64, device=x.device)
+    nearest_x = torch.zeros(len(y), dtype=torch.int64, device=x.device)
+    best = torch.full((len(y),), -torch.inf, device=x.device)
+    for rows, scores in _blocks(x, y, block):
+        nearest_y[rows] = scores.argmax(1)
+        top, row = scores.max(0)
+        better = top > best
+        best = torch.where(better, top, best)
+        nearest_x = torch.where(better, row + rows.start, nearest_x)
+    there = torch.arange(len(x), device=x.device)
+    mutual = nearest_x[nearest_y] == there
+    return torch.stack([there[mutual], nearest_y[mutual]], 1)
+
+
+def k_occurrence(indices: Tensor, m: int) -> Tensor:
+    """N_k: how often each of m targets occurs in the neighbour lists (p, k). int64 (m,)."""
+    return torch.bincount(indices.flatten(), minlength=m)
+
+
+def _ready(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        raise ValueError(f"neighbours need two tables of equal width, got {tuple(a.shape)} and {tuple(b.shape)}.")
+    if not len(b):
+        raise ValueError("neighbours need at least one target row, got none.")
+    for name, v in (("first", a), ("second", b)):
+        if not torch.isfinite(v).all():
+            row = int(torch.nonzero(~torch.isfinite(v).all(1))[0])
+            raise ValueError(f"row {row} of the {name} table holds NaN or infinite numbers.")
+    return unit_rows(a), unit_rows(b)
+
+
+def _blocks(queries: Tensor, targets: Tensor, block: int | None) -> Iterator[tuple[slice, Tensor]]:
+    """Consecutive rows of the queries with their scores (rows, m)."""
+    block = block or max(1, BLOCK_ELEMENTS // len(targets))
+    for start in range(0, len(queries), block):
+        rows = slice(start, min(start + block, len(queries)))
+        yield rows, queries[rows] @ targets.T
+
+
+def _topk(queries: Tensor, targets: Tensor, k: int, shift: Tensor, block: int | None) -> tuple[Tensor, Tensor]:
+    """Top-k of ``queries @ targets.T + shift``, equal scores by lowest index."""
+    m = len(targets)
+    if not 1 <= k <= m:
+        raise ValueError(f"k is {k}, wanted 1 to {m}, the number of target rows.")
+    scores_out = torch.empty((len(queries), k), dtype=torch.float32, device=queries.device)
+    indices_out = torch.empty((len(queries), k), dtype=torch.int64, device=queries.device)
+    for rows, scores in _blocks(queries, targets, block):
+        scores += shift
+        top, index = scores.topk(min(k + 1, m), dim=1)
+        cut = torch.nonzero(top[:, k - 1] == top[:, k])[:, 0] if k < m else index.new_zeros(0)
+        top, index = top[:, :k], index[:, :k]
+        # topk leaves the order of equal scores open: by index first, then stably by score
+        index, order = index.sort(dim=1)
+        top, order = top.gather(1, order).sort(dim=1, descending=True, stable=True)
+        index = index.gather(1, order)
+        if len(cut):  # equal scores on both sides of the k-th place: which of them are in is open too
+            tied, order = scores[cut].sort(dim=1, descending=True, stable=True)
+            top[cut], index[cut] = tied[:, :k], order[:, :k]
+        scores_out[rows], indices_out[rows] = top, index
+    return scores_out, indices_out
