@@ -1,7 +1,5 @@
 """The front door: page config, navigation, the header every page shares."""
 
-import gc
-
 import streamlit as st
 
 from pages._ui import header, router
@@ -11,4 +9,4 @@ st.session_state["_routed"] = True
 page = st.navigation(router.pages(), position="top")
 header.show()
 page.run()
-gc.freeze()  # what is loaded by now stays: later collections need not walk it
+header.settle()

@@ -14,11 +14,14 @@ Names of the arrays (``WAY`` is ``x_to_y`` or ``y_to_x``; n is the number of que
 
 from __future__ import annotations
 
-import numpy as np
-import torch
+from typing import TYPE_CHECKING
 
-from relcore.ops import neighbors
+import numpy as np
+
 from relcore.space import Pairs
+
+if TYPE_CHECKING:  # the app server reads RULES from here and must not load torch
+    import torch
 
 NEIGHBORS = 50  # stored neighbours a row
 HUB_K = 10
@@ -41,6 +44,10 @@ def analyse(
     x, y : float32 (n, r), (m, r), the common space.
     seed_x, seed_y : unit coordinates under the seed baseline, or None.
     """
+    import torch
+
+    from relcore.ops import neighbors
+
     x, y = neighbors.unit_rows(x), neighbors.unit_rows(y)
     out: dict[str, np.ndarray] = {}
     for way, a, b, pairs in (

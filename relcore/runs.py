@@ -278,6 +278,7 @@ def execute(run: Run, pair: Pair | None = None) -> Generator[StoredProgress, Non
             number = None
             if p.frame is not None:
                 if fit.frames == 1:
+                    run.update(moving=fit.snapshot.moving)
                     _write_npy(run.folder / "frames" / "fixed.npy", fit.fixed_map)
                 number = fit.frames - 1
                 _write_npy(run.folder / "frames" / f"{number:03d}.npy", p.frame)

@@ -14,7 +14,7 @@ import streamlit as st
 from pages._ui.selection import Link, SelectionStore, link_by_pairs, no_link
 from relcore import projection, runs, samples, seeds, store
 from relcore.errors import InputError
-from relcore.jobs import JobManager
+from relcore.jobs import Job, JobManager
 from relcore.runs import Run
 from relcore.space import LoadReport, Pair, Pairs, Space
 
@@ -72,6 +72,11 @@ class State:
 def jobs() -> JobManager:
     """One registry for the server: it outlives reruns, pages, reloads and visitors."""
     return JobManager(max_running=1)
+
+
+def job_of(run_id: str) -> Job | None:
+    """The job of a run of this server's life, newest first; None for a run of before."""
+    return next((j for j in reversed(jobs().jobs()) if j.folder.name == run_id), None)
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
@@ -139,7 +144,7 @@ def _restore(state: State) -> None:
     except InputError as e:
         state.notice = f"This link cannot be followed wholly: {e}"
     if state.data is None:
-        open_sample(state, samples.DEFAULT)
+        open_sample(state, samples.list_samples()[0].name)
 
 
 def open_sample(state: State, name: str) -> None:

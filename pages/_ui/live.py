@@ -1,0 +1,184 @@
+"""A run, watched: progress, curves with their reference lines, the moving map; afterwards what came of it.
+
+One fragment ticks while the run goes on. It only reads: the worker writes, the registry keeps.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import streamlit as st
+
+from pages._ui import figures, maps, router, runner, state
+from pages._ui.header import plain
+from pages._ui.tables import metrics_table
+from relcore.errors import InputError
+from relcore.jobs import JobSnapshot
+from relcore.runs import Run
+
+LEVELS = {"aligned": st.success, "unclear": st.info, "chance": st.error, "collapsed": st.error}
+
+
+def view(s: state.State) -> None:
+    run = state.active_run(s)
+    if run is None:
+        _nothing_yet(s)
+        return
+    job = state.job_of(run.id)
+    active = job is not None and job.active
+    frozen = active and st.toggle(
+        "Pause view", key="pause_view", help="The run goes on; curves and map stand still, to be looked at."
+    )
+
+    @st.fragment(run_every=0.5 if active and not frozen else None, key="live")
+    def body() -> None:
+        fresh = state.active_run(s)
+        if fresh is None:
+            st.rerun()
+        shot = job.snapshot() if active else None
+        if active and not shot.active:
+            st.rerun()  # once more as a whole, without the timer
+        if shot is not None:
+            _controls(job, shot)
+            _curves(fresh, shot.curves, shot.step if shot.phase.startswith("check") else shot.total)
+            _moving_map(s, fresh, shot.frame)
+        else:
+            _result(s, fresh)
+
+    body()
+
+
+def _nothing_yet(s: state.State) -> None:
+    st.info("No run is open. Press **Run** to watch the alignment happen, or run the defaults:")
+    if st.button("Run anchor optimisation", icon=":material/play_arrow:", key="run_default"):
+        try:
+            runner.start_default(s)
+        except InputError as e:
+            st.error(str(e))
+            return
+        st.rerun()
+
+
+def _controls(job, shot: JobSnapshot) -> None:
+    step = f"step {shot.step} of {shot.total}" if shot.total else "starting"
+    rate = f" · {shot.rate:.1f} steps/s" if shot.rate else ""
+    eta = f" · about {shot.eta:.0f} s left in this phase" if shot.eta and shot.eta >= 1 else ""
+    if shot.status == "queued":
+        text = "waiting for the run before it"
+    elif shot.cancelling:
+        text = f"stopping, keeping what there is ({step})"
+    else:
+        text = f"{shot.phase} · {step}{rate}{eta}" if shot.phase else "starting the worker"
+    st.progress(shot.step / shot.total if shot.total else 0.0, text=f"**{shot.status}** · {text}")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if shot.status == "paused":
+            st.button("Resume", icon=":material/play_arrow:", on_click=job.resume, key="resume")
+        else:
+            st.button("Pause", icon=":material/pause:", on_click=job.pause, key="pause",
+                      disabled=shot.status != "running" or shot.cancelling)  # fmt: skip
+        st.button("Stop", icon=":material/stop:", on_click=job.cancel, key="stop", disabled=shot.cancelling,
+                  help="Ends the run at its next step and keeps the partial result")  # fmt: skip
+        st.caption(f"{shot.elapsed:.0f} s")
+
+
+def _curves(run: Run, curves: dict, total: int) -> None:
+    dark = st.context.theme.type == "dark"
+    references = run.record.get("references", {})
+    left, right = st.columns(2)
+    scores = figures.live_scores(curves, references, total, dark)
+    quantities = figures.live_quantities(curves, total, dark)
+    with left:
+        if scores is None:
+            st.caption("The first figures appear with the first step.")
+        else:
+            st.markdown("**Retrieval on the way**", help="On at most 1,000 pairs that are no seeds. Dashed: what the "
+                        "seeds alone give. Dotted: what as many true pairs give.")  # fmt: skip
+            st.echarts_chart(scores, key="live_scores", height=250,
+                             alt="Mean reciprocal rank both ways over the steps, with the seed baseline")  # fmt: skip
+    with right:
+        if quantities is not None:
+            st.markdown("**What the method reports**", help="Each line is scaled by its own largest value. A low loss "
+                        "is no sign of success: it is lowest when anchors have collapsed.")  # fmt: skip
+            st.echarts_chart(quantities, key="live_quantities", height=250, alt="Loss and other quantities")
+
+
+def _moving_map(s: state.State, run: Run, frame: int | None) -> None:
+    if frame is None:
+        return
+    fixed, moving = run.frame(None), run.frame(frame)
+    if fixed is None or moving is None or not state.is_of_data(run, s.data):
+        return
+    x, y = (fixed, moving) if run.record["moving"] == "y" else (moving, fixed)
+    maps.joint_map(s, run, x, y, f"step map {frame + 1}", key="live_map")
+
+
+def _result(s: state.State, run: Run) -> None:
+    r = run.record
+    if run.status == "failed":
+        st.error(f"Run {plain(run.title)} failed: {plain(r['message'])}")
+    elif run.status == "cancelled":
+        st.warning(f"Run {plain(run.title)} was stopped." + ("" if run.usable else " It kept no result."))
+    if not state.is_of_data(run, s.data):
+        st.warning("This run was made from other data than those at hand (older data).")
+    if "verdict" in r:
+        LEVELS.get(r["verdict"]["level"], st.info)(f"**{plain(run.title)}** {r['verdict']['text']}")
+    for note in r["notes"]:
+        st.caption(f":material/info: {plain(note)}")
+    if "converged" in r and not r["converged"] and run.status == "done":
+        st.caption(":material/warning: Not converged: the method stopped before its own criterion was met.")
+    history = run.history()
+    if history is not None and len(history):
+        _curves(run, curves_of(history), int(history["iteration"].max()))
+    if not run.usable:
+        return
+    if r["metrics"] and "x_to_y" in r["metrics"]:
+        metrics_table(run.title, r["metrics"])
+    _health(r)
+    arrays = state.analysis(run)
+    if state.is_of_data(run, s.data):
+        maps.joint_map(s, run, arrays["map_x"], arrays["map_y"], "result", key="result_map")
+        _anchors(s, run)
+    st.caption(
+        f"{r['steps']} steps in {r['seconds']:.1f} s · at most {r['peak_memory_mb']:,.0f} MB · seed {r['seed']} · "
+        f"preprocessing {', '.join(r['preprocess']) or 'none'} · folder {run.folder}"
+    )
+    if st.button("Read the neighbours", type="primary", icon=":material/manage_search:"):
+        st.switch_page(router.RETRIEVAL)
+
+
+def curves_of(history: pd.DataFrame) -> dict[str, tuple[list, list]]:
+    """Curves by metric name from a stored history; rows without a value are left out."""
+    out = {}
+    for name in history.columns.drop(["iteration", "phase"], errors="ignore"):
+        known = history[["iteration", name]].dropna()
+        if len(known):
+            out[name] = (known["iteration"].tolist(), known[name].tolist())
+    return out
+
+
+def _health(r: dict) -> None:
+    h = r["health"]
+    with st.container(horizontal=True):
+        st.metric("Mutual neighbours", f"{h['mutual_rate']:.1%}", border=True, width=200,
+                  help=f"Rows that are each other's nearest across the spaces; chance {h['mutual_chance']:.2%}")  # fmt: skip
+
+
+def _anchors(s: state.State, run: Run) -> None:
+    """Which row each x anchor was matched to, and how many distinct rows that are (collapse shows as few)."""
+    arrays = run.alignment_arrays()
+    if "anchors" not in arrays:
+        return
+    x, y = s.data.x, s.data.y
+    pairs = arrays["anchors"]
+    seeds = {tuple(p) for p in run.pairs[0].array.tolist()}
+    table = {
+        "A": x.names[pairs[:, 0]],
+        "B": y.names[pairs[:, 1]],
+        "origin": ["seed" if tuple(p) in seeds else "found" for p in pairs.tolist()],
+    }
+    if s.data.truth is not None:
+        partner = s.data.truth.partner(len(x))[pairs[:, 0]]
+        table["right"] = ["✓" if a == b else "" if b < 0 else "✗" for a, b in zip(pairs[:, 1], partner, strict=True)]
+    distinct = len(np.unique(pairs[:, 1]))
+    with st.expander(f"Anchors: {len(pairs)} on {distinct} distinct rows of {y.title}"):
+        st.dataframe(pd.DataFrame(table), hide_index=True, key=f"anchors_{run.id}", alt="Anchors and their matches")

@@ -1,0 +1,66 @@
+"""From a button to a job: what the pages share to start a run."""
+
+from __future__ import annotations
+
+from pages._ui import state
+from relcore import methods, runs
+from relcore.errors import InputError
+from relcore.methods.base import Method
+from relcore.preprocess import DEFAULT
+
+
+def my_active_job(s: state.State):
+    """The visitor's job that is queued, running or paused, or None."""
+    for job in state.jobs().jobs(owner=s.owner):
+        if job.active:
+            return job
+    return None
+
+
+def start(
+    s: state.State,
+    method: Method,
+    *,
+    preprocess: tuple[str, ...] = DEFAULT,
+    seed: int = 0,
+    folds: int = 3,
+) -> None:
+    """Create the run, hand it to the registry and look at it.
+
+    Raises
+    ------
+    InputError
+        The method cannot work on the data and seeds at hand.
+    """
+    data, seed_set = s.data, s.seeds
+    notes = ()
+    if seed_set.corrupted.any():
+        notes = (f"{int(seed_set.corrupted.sum())} of {len(seed_set.pairs)} seeds were corrupted on purpose",)
+    run = runs.create(
+        data.pair,
+        method=method,
+        seeds=seed_set.pairs,
+        preprocess=preprocess,
+        seed=seed,
+        folds=folds,
+        reports=(data.report_x, data.report_y),
+        title=next_title(method),
+        notes=notes,
+    )
+    state.jobs().submit(run.folder, s.owner)
+    s.run_id = run.id
+    s.selection.past.clear()
+
+
+def start_default(s: state.State) -> None:
+    """Anchor optimisation with its defaults; nothing when a run of this visitor is going on already."""
+    if my_active_job(s) is None:
+        if not len(s.seeds.pairs):
+            raise InputError("Anchor optimisation needs seed pairs; add some on the Seeds page.")
+        start(s, methods.method("ao"))
+
+
+def next_title(method: Method) -> str:
+    """``AO 3``: the short name of the method and how many runs there are of it."""
+    short = method.name.upper() if len(method.name) <= 4 else method.name.capitalize()
+    return f"{short} {1 + sum(r.record['method'] == method.name for r in runs.list_runs())}"

@@ -1,0 +1,56 @@
+"""Tables more than one page shows."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from pages._ui.figures import WAY_NAMES
+
+COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "mrr": "MRR", "jaccard": "Jaccard", "cosine": "cosine"}
+HELP = {
+    "R@1": "Share of rows whose true partner is the nearest row of the other space",
+    "R@5": "... among the 5 nearest",
+    "R@10": "... among the 10 nearest",
+    "MRR": "Mean of 1/rank of the true partner; 0 when it is not among the 10 nearest",
+    "Jaccard": "Overlap of the 10 nearest found from this side with the 10 nearest of the true partner itself",
+    "cosine": "Mean cosine of true partners in the common space. High for any anchors when the space has a cone: "
+    "never rank by it",
+}
+
+
+def metrics_table(title: str, metrics: dict) -> None:
+    """Seed baseline, run and ground-truth anchors, both directions, with n and a word on how it is computed."""
+    references = metrics.get("references", {})
+    rows = []
+    for way in WAY_NAMES:
+        for name, values in _named(title, metrics, references):
+            rows.append({"direction": WAY_NAMES[way], "anchors": name}
+                        | {COLUMNS[c]: values[way][c] for c in COLUMNS if c in values[way]})  # fmt: skip
+    n = metrics["x_to_y"]["n"]
+    format_of = {c: st.column_config.NumberColumn(format="%.3f", help=HELP[c]) for c in HELP}
+    st.dataframe(
+        pd.DataFrame(rows), hide_index=True, column_config=format_of, key="metrics_table",
+        alt="Retrieval metrics of the run and its references, both directions",
+    )  # fmt: skip
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(f"n = {n:,} true pairs that are no seeds, ranked among all rows of the target space.")
+        with st.popover("How is this computed?", type="tertiary"):
+            st.markdown(
+                "Rows are compared by cosine in the common space. R@k, MRR (cut at rank 10), Jaccard and cosine as "
+                "in the anchor-optimisation paper (arXiv 2303.00721), K = 10. **Seed** is the relative representation "
+                "by the seed pairs alone; **GT anchors** by the run's own anchors, each with its true partner; "
+                "**discretised** replaces each optimised anchor by the row it was matched to."
+            )
+
+
+def _named(title: str, metrics: dict, references: dict) -> list[tuple[str, dict]]:
+    out = []
+    if "seed" in references:
+        out.append(("Seed", references["seed"]))
+    out.append((title, metrics))
+    if "discretised" in metrics:
+        out.append((f"{title}, discretised", metrics["discretised"]))
+    if "gt" in references:
+        out.append((f"GT anchors ({references['gt']['anchors']})", references["gt"]))
+    return out

@@ -1,0 +1,139 @@
+"""Align: choose a method, run it, watch it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages._ui import forms, live, router, runner, state
+from pages._ui.header import plain
+from relcore import methods, preprocess, runs
+from relcore.errors import InputError
+from relcore.methods.base import Method
+
+router.ensure()
+
+
+def main() -> None:
+    s = state.page_state()
+    st.title("Align", anchor=False)
+    left, right = st.columns([1, 2.4], gap="large")
+    with left:
+        form(s)
+    with right:
+        choose_run(s)
+        live.view(s)
+
+
+def form(s: state.State) -> None:
+    names = list(methods.REGISTRY)
+    asked = st.query_params.get("method")
+    name = st.radio(
+        "Method", names, format_func=lambda n: methods.method_class(n).title, key="method",
+        captions=[methods.method_class(n).summary for n in names], persist_state="session",
+        index=names.index(asked) if asked in names else 0,
+    )  # fmt: skip
+    if st.query_params.get("method") != name:
+        st.query_params["method"] = name
+    method = forms.method_form(name)
+    with st.expander("Run settings"):
+        text = st.text_input(
+            "Preprocessing", ",".join(preprocess.DEFAULT), key="preprocess", persist_state="session",
+            help="Steps in order: " + "; ".join(f"**{k}**: {v}" for k, v in preprocess.STEPS.items())
+            + ". Real encoders need centring.",
+        )  # fmt: skip
+        seed = st.number_input("Random seed", 0, 2**31 - 1, 0, key="random_seed", persist_state="session")
+        folds = st.select_slider(
+            "Held-out seed check", [0, 2, 3, 5], 3, key="folds", persist_state="session",
+            format_func=lambda n: f"{n} parts" if n else "off",
+            help="After the run, each part of the seeds is held out once and the rest must recover it. "
+            "It costs as many further fits, and without it no run is called aligned.",
+        )  # fmt: skip
+    steps, reason = (), ""
+    try:
+        steps = preprocess.parse_steps(text)
+    except InputError as e:
+        reason = str(e)
+    if method is None:
+        return
+    data, pairs = s.data, s.seeds.pairs
+    sizes = (len(data.x), len(data.y), data.x.dim, data.y.dim, len(pairs))
+    try:
+        method.check(*sizes)
+    except InputError as e:
+        reason = reason or f"{e} {without_seeds() if not len(pairs) else ''}"
+    st.caption(f"{len(pairs)} seeds: {plain(s.seeds.origin)}")
+    if s.seeds.corrupted.any():
+        st.caption(f":material/warning: {int(s.seeds.corrupted.sum())} of them corrupted on purpose")
+    st.caption(cost_line(method, sizes, folds))
+    busy = runner.my_active_job(s)
+    if reason:
+        st.error(reason)
+    with st.container(horizontal=True):
+        st.button(
+            "Run", type="primary", icon=":material/play_arrow:", disabled=bool(reason) or busy is not None,
+            key="run", on_click=press, args=(s, method, steps, int(seed), folds, False),
+            help="A run of yours is going on: stop it, or queue this one." if busy else "Start in the background",
+        )  # fmt: skip
+        if busy is not None:
+            st.button(
+                "Queue", icon=":material/playlist_add:", disabled=bool(reason), key="queue",
+                on_click=press, args=(s, method, steps, int(seed), folds, True),
+                help="Starts when the runs before it are done",
+            )  # fmt: skip
+
+
+def press(s: state.State, method: Method, steps, seed: int, folds: int, queue: bool) -> None:
+    """A second click may arrive before the button is drawn disabled: then a run is already going, and one is enough."""
+    if runner.my_active_job(s) is not None and not queue:
+        return
+    try:
+        runner.start(s, method, preprocess=steps, seed=seed, folds=folds)
+    except InputError as e:
+        s.notice = str(e)
+
+
+def without_seeds() -> str:
+    free = [methods.method_class(n).title for n in methods.REGISTRY if methods.method_class(n).needs.min_seeds == 0]
+    if free:
+        return f"Without seeds you can run {', '.join(free)}."
+    return "No method here runs without seeds yet; add pairs on the Seeds page (by name, from a file or by hand)."
+
+
+def cost_line(method: Method, sizes: tuple[int, ...], folds: int) -> str:
+    cost = method.estimate(*sizes)
+    memory = f"about {cost.memory / 1e6:,.0f} MB"
+    if cost.seconds is None:
+        return f"Cost: {memory}"
+    check = cost.seconds * folds if sizes[-1] >= 6 else 0
+    return f"Cost: {memory}, about {seconds(cost.seconds)}" + (
+        f", and {seconds(check)} for the held-out seed check" if check else ""
+    )
+
+
+def seconds(value: float) -> str:
+    if value < 90:
+        return f"{max(1, round(value))} s"
+    return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
+def choose_run(s: state.State) -> None:
+    """The runs made from the data at hand."""
+    here = [r for r in runs.list_runs() if state.is_of_data(r, s.data)]
+    if not here:
+        return
+    ids = [r.id for r in here]
+    titles = {r.id: f"{r.title} · {r.status} · {r.record['seeds']} seeds · {r.record['created'][11:16]}" for r in here}
+    if s.run_id in ids:
+        st.session_state["run_choice"] = s.run_id
+    st.selectbox(
+        "Run", ids, index=None, format_func=titles.get, key="run_choice", placeholder="open an earlier run",
+        label_visibility="collapsed", on_change=lambda: open_chosen(s),
+    )  # fmt: skip
+
+
+def open_chosen(s: state.State) -> None:
+    if st.session_state["run_choice"]:
+        state.open_run(s, st.session_state["run_choice"])
+
+
+main()
