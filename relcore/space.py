@@ -44,6 +44,7 @@ class LoadReport:
     set_aside: tuple[SetAside, ...] = ()
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    aside_names: tuple[str, ...] = ()  # of the rows set aside, in their order; kept in memory only
 
     def summary(self) -> str:
         """For example ``412 rows read, 409 used, 3 set aside (2 NaN or infinite, 1 zero norm)``."""
@@ -261,6 +262,7 @@ def make_space(
         set_aside=tuple(aside),
         assumed=tuple(assumed),
         warnings=tuple(warned),
+        aside_names=tuple(columns["names"][s.row] for s in aside),
     )
     return space, report
 

@@ -108,6 +108,19 @@ def arrays(path: Path) -> list[ArrayInfo]:
         return list(a.infos.values())
 
 
+def read_array(path: Path, name: str) -> np.ndarray:
+    """One array of the file, whatever its shape.
+
+    Raises
+    ------
+    InputError
+        No such array, or it is damaged, too large, or holds Python objects.
+    """
+    with _open(path) as a:
+        a.check(name)
+        return a.read(name)
+
+
 def _choose(a: _Archive) -> tuple[str, list[str]]:
     """The one array that can only be the vectors, with what was assumed."""
     candidates = [i for i in a.infos.values() if i.is_vectors]

@@ -46,7 +46,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[TextIO]:
-    """The file as text: UTF-16 by its mark, else UTF-8 with or without one; bytes that are neither become ``\\ufffd``."""
+    """The file as text: UTF-16 by its mark, else UTF-8, with or without one. Bytes that are no text become U+FFFD."""
     with path.open("rb") as f:
         mark = f.read(2)
     encoding = "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
@@ -175,7 +175,7 @@ def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wan
         if role not in wanted:
             say(f"{layout.name(c)!r} read as {role}")
     if layout.meta:
-        say(f"{len(layout.meta)} columns read as metadata: {shown([layout.name(c) for c in layout.meta])}")
+        say(f"columns read as metadata: {shown([layout.name(c) for c in layout.meta])}")
     if not layout.numeric:
         comma = any("," in cell and number(cell.replace(",", ".")) is not None for r in body for cell in r)
         hint = "write decimals with a point, not a comma" if comma else "wanted one column for each number of a vector"
@@ -236,8 +236,8 @@ def _parse(path: Path, rows: Iterator[tuple[int, list[str]]], delimiter: str, to
     for row, (line, cells) in enumerate(chain(start, rows)):
         if len(cells) != width:
             raise InputError(
-                f"{path.name}: row {row} (line {line}) has {len(cells)} fields, wanted {width} as in line {first_line}; "
-                "correct the row."
+                f"{path.name}: row {row} (line {line}) has {len(cells)} fields, wanted {width} as in line "
+                f"{first_line}; correct the row."
             )
         numbers = [cells[c] for c in layout.numeric]
         try:

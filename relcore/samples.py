@@ -1,0 +1,110 @@
+"""The sample pairs that ship with Relcore (``sample_data/``, whose README says where each comes from)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from relcore.errors import InputError
+from relcore.formats import load
+from relcore.formats.npz import read_array
+from relcore.seeds import pair_by
+from relcore.space import LoadReport, Pair
+
+ROOT = Path(__file__).resolve().parent.parent / "sample_data"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the gallery shows of a sample, without opening it.
+
+    ``pairing`` is how its rows correspond (``"row"`` or ``"name"``), ``seeds`` and ``method`` a good first try,
+    ``missing`` the label that one side lacks (``""`` if none), ``licence`` where the data come from and may go.
+    """
+
+    name: str
+    title: str
+    description: str
+    x_title: str
+    y_title: str
+    x_shape: tuple[int, int]
+    y_shape: tuple[int, int]
+    pairing: str
+    seeds: int
+    method: str
+    licence: str
+    missing: str = ""
+    order: int = 0
+
+    @property
+    def folder(self) -> Path:
+        return ROOT / self.name
+
+
+class OpenSample(NamedTuple):
+    """A sample in memory. ``maps`` are float32 (n, 2) and (m, 2): see :func:`pca_map`."""
+
+    pair: Pair
+    report_x: LoadReport
+    report_y: LoadReport
+    maps: tuple[np.ndarray, np.ndarray]
+
+
+def list_samples() -> list[Sample]:
+    """All samples, the one that loads by default first."""
+    out = []
+    for path in ROOT.glob("*/sample.json"):
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields |= {"x_shape": tuple(fields["x_shape"]), "y_shape": tuple(fields["y_shape"])}
+        out.append(Sample(name=path.parent.name, **fields))
+    return sorted(out, key=lambda s: s.order)
+
+
+def open_sample(name: str) -> OpenSample:
+    """Load a sample: two spaces, the pairs that are known, two load reports, and coordinates to draw at once.
+
+    Raises
+    ------
+    InputError
+        If there is no such sample.
+    """
+    samples = {s.name: s for s in list_samples()}
+    if name not in samples:
+        raise InputError(f"there is no sample {name!r} in {ROOT}; choose one of {', '.join(samples) or 'none'}.")
+    sample = samples[name]
+    x, report_x = load(sample.folder / "x.npz", key="vectors", title=sample.x_title)
+    y, report_y = load(sample.folder / "y.npz", key="vectors", title=sample.y_title)
+    truth, _ = pair_by(x, y, sample.pairing)
+    maps = tuple(read_array(sample.folder / f"{side}.npz", "map")[space.ids] for side, space in (("x", x), ("y", y)))
+    return OpenSample(Pair(x, y, truth), report_x, report_y, maps)
+
+
+def pca_map(vectors: np.ndarray) -> np.ndarray:
+    """The two leading principal coordinates of the centred rows of norm 1: what the twin map shows before a run.
+
+    The sign of each axis is fixed so that its largest loading in absolute value is positive: the same rows give the
+    same picture on every machine.
+
+    Parameters
+    ----------
+    vectors : float array (n, d), d >= 1.
+
+    Returns
+    -------
+    float32 array (n, 2); a second column of zeros if d or n allow one axis only.
+    """
+    z = np.asarray(vectors, dtype=np.float64)
+    z = z - z.mean(0)
+    norms = np.linalg.norm(z, axis=1, keepdims=True)
+    z = z / np.where(norms > 0, norms, 1)
+    z -= z.mean(0)
+    _, axes = np.linalg.eigh(z.T @ z)
+    axes = axes[:, : -min(2, axes.shape[1]) - 1 : -1]
+    axes = axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])])
+    out = np.zeros((len(z), 2), dtype=np.float32)
+    out[:, : axes.shape[1]] = z @ axes
+    return out

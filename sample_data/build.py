@@ -1,0 +1,153 @@
+"""How the sample pairs were made: ``python sample_data/build.py --data ../shared/data`` writes the same files again.
+
+Vectors are stored as float16 in compressed .npz files; ``map`` holds :func:`relcore.samples.pca_map` of the stored
+rows, rounded to four decimals. Nothing is random.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from relcore.samples import pca_map  # noqa: E402
+
+FASHION = (
+    *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+    *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+)
+
+
+def banking77(data: Path) -> tuple[dict, dict, dict]:
+    """The first 26 questions of each intent in the official test split: 2,002 of 3,998 rows."""
+    z = np.load(data / "sent_banking77_l6_L3" / "pair.npz")
+    test = np.flatnonzero(z["split"] == 1)
+    labels = z["labels"]
+    rows = np.sort(np.concatenate([test[labels[test] == label][:26] for label in np.unique(labels)]))
+    about = {
+        "order": 0,
+        "title": "Bank questions, two sentence encoders",
+        "description": "2,002 questions to a bank in 77 intents; the same sentences seen by two encoders.",
+        "x_title": "MiniLM-L6, 384-d",
+        "y_title": "MiniLM-L3 (paraphrase), 384-d",
+        "pairing": "row",
+        "seeds": 15,
+        "method": "ao",
+        "licence": "BANKING77 by PolyAI, CC BY 4.0; encoders Apache-2.0",
+    }
+    columns = {"names": z["texts"][rows], "labels": labels[rows]}
+    return {"vectors": z["x"][rows], **columns}, {"vectors": z["y"][rows], **columns}, about
+
+
+def emoji(data: Path) -> tuple[dict, dict, dict]:
+    """All 1,911 emoji; of the picture features, which are ordered principal coordinates, the first 256 of 512."""
+    z = np.load(data / "emoji_image_text" / "pair.npz")
+    characters = np.array(["".join(chr(int(code, 16)) for code in u.split("-")) for u in z["unified"]])
+    about = {
+        "order": 3,
+        "title": "Emoji, pictures and names",
+        "description": "1,911 emoji as pictures and as English names with keywords; hard, far from 15 seeds.",
+        "x_title": "Pictures, EfficientNet-Lite0, 256-d",
+        "y_title": "Names, MiniLM-L6, 384-d",
+        "pairing": "name",
+        "seeds": 15,
+        "method": "procrustes",
+        "licence": "Noto Emoji Apache-2.0; emojibase MIT; Unicode CLDR data; encoders Apache-2.0",
+    }
+    columns = {"names": z["names"], "labels": z["labels"], "media": characters}
+    return {"vectors": z["x"][:, :256], **columns}, {"vectors": z["y"], **columns}, about
+
+
+def fashion(data: Path) -> tuple[dict, dict, dict]:
+    """All 5,000 test pictures in x; y without the class its network never saw."""
+    z = np.load(data / "fashion_missing_class0" / "pair.npz")
+    labels = np.array(FASHION)[z["labels"]]
+    names = np.array([f"test picture {i}" for i in range(len(labels))])
+    kept = z["labels"] != 0
+    about = {
+        "order": 1,
+        "title": "Fashion-MNIST, a class missing on one side",
+        "description": f"5,000 pictures through one network, and {kept.sum():,} through another that never saw a T-shirt.",
+        "x_title": "All ten classes, 64-d",
+        "y_title": "Without T-shirt/top, 64-d",
+        "pairing": "name",
+        "seeds": 15,
+        "method": "ao",
+        "licence": "Fashion-MNIST by Zalando SE, MIT",
+        "missing": FASHION[0],
+    }
+    x = {"vectors": z["x"], "names": names, "labels": labels}
+    return x, {"vectors": z["y"][kept], "names": names[kept], "labels": labels[kept]}, about
+
+
+def glove(data: Path) -> tuple[dict, dict, dict]:
+    """The 8,000 most frequent of 20,000 words."""
+    z = np.load(data / "word_en_glove50_glove100" / "pair.npz")
+    about = {
+        "order": 2,
+        "title": "GloVe words, 50 and 100 dimensions",
+        "description": "The 8,000 most frequent English words in two GloVe tables; the easy control.",
+        "x_title": "GloVe 50-d",
+        "y_title": "GloVe 100-d",
+        "pairing": "name",
+        "seeds": 15,
+        "method": "ao",
+        "licence": "GloVe (Stanford), PDDL 1.0; 100-d table packaged under MIT",
+    }
+    names = {"names": z["words"][:8000]}
+    return {"vectors": z["x"][:8000], **names}, {"vectors": z["y"][:8000], **names}, about
+
+
+def molecules(data: Path) -> tuple[dict, dict, dict]:
+    """All 1,500 molecules; x is named by structure (SMILES), y by description."""
+    z = np.load(data / "mol_text_morgan256_minilm384" / "pair.npz")
+    about = {
+        "order": 4,
+        "title": "Molecules and their descriptions",
+        "description": "1,500 molecules as structure fingerprints and as sentences from ChEBI; hard, far from 15 seeds.",
+        "x_title": "Structures, Morgan counts, 256-d",
+        "y_title": "Descriptions, MiniLM-L6, 384-d",
+        "pairing": "row",
+        "seeds": 15,
+        "method": "procrustes",
+        "licence": "ChEBI, CC BY 4.0; ChEBI-20 split BSD-3; encoder Apache-2.0",
+    }
+    x = {"vectors": z["x"], "names": z["smiles"], "labels": z["labels"]}
+    return x, {"vectors": z["y"], "names": z["text"], "labels": z["labels"]}, about
+
+
+SAMPLES = {f.__name__: f for f in (banking77, emoji, fashion, glove, molecules)}
+
+
+def build(data: Path, out: Path, only: str | None = None) -> None:
+    """Write every sample, or only one, as ``out/NAME/{x.npz, y.npz, sample.json}``."""
+    for name, make in SAMPLES.items():
+        if only not in (None, name):
+            continue
+        x, y, about = make(data)
+        folder = out / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for side, space in (("x", x), ("y", y)):
+            space["vectors"] = space["vectors"].astype(np.float16)
+            space["map"] = pca_map(space["vectors"]).round(4)
+            about[f"{side}_shape"] = list(space["vectors"].shape)
+            np.savez_compressed(folder / f"{side}.npz", **space)
+        text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+        (folder / "sample.json").write_text(text, encoding="utf-8")
+        size = sum(f.stat().st_size for f in folder.iterdir())
+        print(f"{name}: {about['x_shape']} and {about['y_shape']}, {size / 1e6:.2f} MB")
+
+
+if __name__ == "__main__":
+    ap = argparse.ArgumentParser(description=__doc__)
+    ap.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data")
+    ap.add_argument("--out", type=Path, default=HERE)
+    ap.add_argument("--only", choices=SAMPLES)
+    args = ap.parse_args()
+    build(args.data, args.out, args.only)
