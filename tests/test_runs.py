@@ -1,0 +1,173 @@
+"""A run on disk: complete, partial, broken, and read again."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from relcore import runs, store
+from relcore.errors import InputError
+from relcore.methods import method
+from relcore.runs import Run
+from relcore.space import Pair, make_space
+from tests.test_pipeline import PAIR, SEEDS, planted
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("RELCORE_HOME", str(tmp_path / "home"))
+
+
+def reports(pair: Pair):
+    return tuple(make_space(s.vectors)[1] for s in (pair.x, pair.y))
+
+
+def made(**kw) -> Run:
+    options = dict(method=method("ao", anchors=60), seeds=SEEDS, reports=reports(PAIR)) | kw
+    return runs.create(PAIR, **options)
+
+
+def test_a_run_is_executed_from_its_folder_alone():
+    run = made()
+    assert Run.load(run.folder).status == "queued"
+    progress = list(runs.execute(Run.load(run.folder)))
+    done = Run.load(run.folder)
+    assert done.status == "done" and done.usable and done.record["verdict"]["level"] == "aligned"
+    assert progress[-1].phase == "done"
+    history = done.history()
+    assert history["iteration"].tolist() == list(range(1, done.record["steps"] + 1))
+    assert done.frame(0).shape == (450, 2) and done.frame(None).shape == (400, 2)
+    assert done.analysis["x_to_y/nearest/indices"].shape == (400, 50)
+    arrays = done.alignment_arrays()
+    # coordinates can be rebuilt from the stored preprocessing and encoder
+    v = PAIR.x.vectors - arrays["preprocess_x_0"]
+    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    np.testing.assert_allclose(v @ arrays["encode_x"], arrays["x"], atol=1e-4)
+
+
+def test_cancelled_it_is_readable_with_what_it_had():
+    run = made(method=method("ao", mode="paper", anchors=60, steps=200))
+    steps = runs.execute(run)
+    for _ in range(4):
+        next(steps)
+    steps.close()
+    kept = Run.load(run.folder)
+    assert kept.status == "cancelled" and kept.usable
+    assert len(kept.history()) == 4 and kept.record["converged"] is False
+    assert any("stopped at step 4" in n for n in kept.record["notes"])
+
+
+def test_cancelled_before_the_first_step_it_kept_nothing_and_says_so():
+    run = made()
+    steps = runs.execute(run)
+    try:
+        next(steps)
+    finally:
+        steps.close()
+    empty = made()
+    empty.mark("cancelled", "cancelled while it waited")
+    assert not Run.load(empty.folder).usable
+    with pytest.raises(InputError, match="kept no result"):
+        _ = Run.load(empty.folder).analysis
+
+
+def test_a_failed_run_keeps_its_reason(monkeypatch):
+    run = made()
+    (store.folder_of(PAIR.y.fingerprint) / "rows.json").unlink()
+    with pytest.raises(InputError, match="load it again"):
+        list(runs.execute(run))
+    failed = Run.load(run.folder)
+    assert failed.status == "failed" and PAIR.y.fingerprint[:8] in failed.record["message"]
+
+
+def test_a_run_whose_process_is_gone_is_read_as_failed():
+    run = made()
+    code = (
+        "import sys; from relcore import runs; r = runs.Run.load(sys.argv[1]);"
+        "r.update(status='running', process=runs._this_process())"
+    )
+    subprocess.run([sys.executable, "-c", code, str(run.folder)], check=True)
+    read = Run.load(run.folder)
+    assert read.status == "failed" and "gone" in read.record["message"]
+
+
+def test_spaces_come_back_as_they_were_stored():
+    space, report = make_space(
+        np.random.default_rng(1).normal(size=(5, 3)), names=["a", "<b>", "ü", "a", ""], labels=[1, None, 2.0, "x", "01"],
+        media=list("abcde"), title="T",
+    )  # fmt: skip
+    store.put_space(space, report)
+    again, report_again = store.get_space(space.fingerprint)
+    np.testing.assert_array_equal(again.vectors, space.vectors)
+    for name in ("ids", "names", "labels", "media"):
+        assert getattr(again, name).tolist() == getattr(space, name).tolist()
+    assert again.title == "T" and report_again == report
+    fresh, _ = make_space(np.array(again.vectors), names=again.names, labels=again.labels, media=again.media)
+    assert fresh.fingerprint == space.fingerprint
+
+
+def test_other_bytes_have_another_fingerprint():
+    v = np.random.default_rng(1).normal(size=(600, 1000)).astype(np.float32)
+    a, _ = make_space(v)
+    v[321, 777] += 1  # one number of 600,000 (case B26)
+    b, _ = make_space(v)
+    assert a.fingerprint != b.fingerprint
+    c, _ = make_space(v, names=["x"] * 600)
+    assert c.fingerprint != b.fingerprint
+
+
+def test_data_that_are_not_kept_are_named():
+    run = made(keep_spaces=False)
+    with pytest.raises(InputError, match="which is not kept here"):
+        run.pair()
+
+
+def test_a_folder_with_other_things_is_not_overwritten(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="not empty"):
+        made(folder=tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_made_again_in_its_folder_old_results_are_gone(tmp_path):
+    first = made(folder=tmp_path / "r", method=method("relative"))
+    list(runs.execute(first))
+    second = made(folder=tmp_path / "r", method=method("relative"))
+    assert not second.usable and second.history() is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"status": "done"}'])
+def test_a_broken_record_is_refused_in_a_sentence(tmp_path, content):
+    (tmp_path / "run.json").write_text(content)
+    with pytest.raises(InputError, match="run"):
+        Run.load(tmp_path)
+
+
+@pytest.mark.parametrize("run_id", ["../../etc", "", "zzzzzzzz", "0" * 9])
+def test_a_run_id_from_a_link_cannot_leave_the_folder(run_id):
+    with pytest.raises(InputError, match="no run id"):
+        runs.find(run_id)
+
+
+def test_records_are_plain_json_without_nan():
+    run = made(method=method("relative"))
+    list(runs.execute(run))
+    json.loads((run.folder / "run.json").read_text(), parse_constant=lambda c: pytest.fail(f"{c} in run.json"))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 12])
+def test_tiny_spaces_run_to_the_end(n):
+    pair = planted(n=n, dx=4, dy=5, extra=0)
+    run = runs.create(pair, method=method("relative"), seeds=pair.truth.take(np.arange(min(n, 2))), reports=reports(pair),
+                      preprocess=("unit",))  # fmt: skip
+    list(runs.execute(run))
+    assert Run.load(run.folder).analysis["x_to_y/nearest/indices"].shape == (n, n)
+
+
+def test_the_random_state_of_the_process_is_left_alone():
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
+    list(runs.execute(made(method=method("relative"))))
+    assert torch.equal(before[0], torch.random.get_rng_state()) and (before[1] == np.random.get_state()[1]).all()
