@@ -21,6 +21,7 @@ FLOORS = (
     ("pipeline",),
     ("analysis",),
     ("metrics", "methods", "preprocess"),
+    ("samples",),
     ("seeds", "formats", "store", "projection"),
     ("space", "ops"),
     ("errors",),

@@ -1,0 +1,544 @@
+"""The command line: the same core without a browser.
+
+Progress goes to stderr and results to stdout; ``--json`` prints one JSON object and nothing else on stdout. Exit code
+0: done; 1: the run failed or was cancelled; 2: bad input or usage, one line on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import fields
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from relcore import __version__
+from relcore.errors import InputError, RunFailed
+from relcore.worker import jsonable
+
+if TYPE_CHECKING:
+    from relcore.runs import Run
+    from relcore.space import LoadReport, Pair, Pairs, Space
+
+DONE, FAILED, BAD_INPUT = 0, 1, 2
+HEARTBEAT = 2.0  # seconds of silence on stderr at most, while something goes on
+PAIR_BY = ("row", "name", "id", "none")
+WAYS = {"x_to_y": "x to y", "y_to_x": "y to x"}
+PROBLEMS_SHOWN = 10
+
+
+# ---------------------------------------------------------------------- talking
+
+
+def tell(text: str) -> None:
+    """A line on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def one_line(error: BaseException) -> str:
+    """The text of an error in one line; the lines of a recipe are joined as Python statements."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    first, *rest = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{first} {'; '.join(rest)}".strip()
+
+
+class Heartbeat:
+    """A line on stderr every two seconds saying what goes on; nothing for what is faster."""
+
+    def __init__(self) -> None:
+        self._text, self._since = "", time.monotonic()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Heartbeat:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def says(self, text: str) -> None:
+        self._text = text
+
+    def _beat(self) -> None:
+        while not self._over.wait(HEARTBEAT):
+            with contextlib.suppress(BrokenPipeError):
+                tell(f"{self._text} ({time.monotonic() - self._since:.0f} s)")
+
+
+class Interrupt:
+    """While active, Ctrl-C and SIGTERM ask for an end at the next step; a second one does not wait for it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupt:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        tell("stopping at the next step; once more to stop at once")
+
+
+class Parser(argparse.ArgumentParser):
+    """Usage errors are bad input like any other: one line."""
+
+    def error(self, message: str) -> None:
+        raise InputError(f"{message}; see {self.prog} --help.")
+
+
+def print_json(record: dict) -> None:
+    print(json.dumps(jsonable(record), indent=1, allow_nan=False))
+
+
+def print_table(rows: list[tuple[str, ...]]) -> None:
+    """Columns padded to their widest cell, the last one free."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
+
+
+def tell_problems(what: str, problems: list[str]) -> None:
+    for problem in problems[:PROBLEMS_SHOWN]:
+        tell(f"{what}: {problem}")
+    if len(problems) > PROBLEMS_SHOWN:
+        tell(f"{what}: and {len(problems) - PROBLEMS_SHOWN:,} more")
+
+
+# ---------------------------------------------------------------------- methods
+
+
+def run_methods(args: argparse.Namespace) -> int:
+    """``methods [NAME]``. JSON: ``{methods: [{name, title, summary, source, needs}]}``, or one of them with
+    ``params: [{name, type, default, low, high, choices, unit, help, source, only_if}]``."""
+    from relcore import methods
+
+    if args.name is None:
+        listed = [methods.method_class(name) for name in methods.REGISTRY]
+        if args.json:
+            print_json({"methods": [describe(cls) for cls in listed]})
+        else:
+            print_table([(cls.name, cls.summary) for cls in listed])
+        return DONE
+    cls = methods.method_class(args.name)
+    params = [describe_field(cls, f) for f in fields(cls)]
+    if args.json:
+        print_json(describe(cls) | {"params": params})
+        return DONE
+    print(f"{cls.name}: {cls.title}. {cls.summary}")
+    print(f"Source: {cls.source}")
+    if cls.needs.min_seeds:
+        print(f"Needs at least {cls.needs.min_seeds} seed pairs.")
+    if params:
+        print()
+        print_table([(p["name"], str(p["default"]), value_range(p), p["help"]) for p in params])
+    return DONE
+
+
+def describe(cls: type) -> dict[str, Any]:
+    needs = {f.name: getattr(cls.needs, f.name) for f in fields(cls.needs)}
+    return {"name": cls.name, "title": cls.title, "summary": cls.summary, "source": cls.source, "needs": needs}
+
+
+def describe_field(cls: type, f: Any) -> dict[str, Any]:
+    from relcore.methods.base import field_type
+
+    keys = ("low", "high", "choices", "unit", "help", "source", "only_if")
+    kind = field_type(cls, f.name)
+    return {"name": f.name, "type": getattr(kind, "__name__", str(kind)), "default": f.default} | {
+        k: f.metadata.get(k) for k in keys
+    }
+
+
+def value_range(p: dict[str, Any]) -> str:
+    if p["choices"]:
+        return " | ".join(map(str, p["choices"]))
+    if p["type"] == "bool":
+        return "true | false"
+    low, high = p["low"], p["high"]
+    bounds = f"{low:g} to {high:g}" if None not in (low, high) else f"from {low:g}" if low is not None else ""
+    return f"{p['type']} {bounds} {p['unit'] or ''}".strip()
+
+
+# ---------------------------------------------------------------------- inspect
+
+
+def run_inspect(args: argparse.Namespace) -> int:
+    """``inspect FILE``. JSON: ``format, rows_read, rows_used, set_aside[{row, reason}], dim, dtype, assumed,
+    warnings[...]``, and ``arrays[{name, shape, dtype}]`` for a file that holds several."""
+    from relcore import formats
+
+    with Heartbeat() as beat:
+        beat.says(f"reading {args.file}")
+        seen = formats.inspect(args.file, key=args.key)
+    if args.json:
+        print_json(seen)
+        return DONE
+    print(f"format     {seen['format']}")
+    if seen["rows_read"] is not None:
+        print(
+            f"rows       {seen['rows_read']:,} read, {seen['rows_used']:,} used, {len(seen['set_aside']):,} set aside"
+        )
+        print(f"dimension  {seen['dim']:,}")
+        print(f"stored as  {seen['dtype']}")
+    for array in seen.get("arrays", []):
+        print(f"array      {array['name']} {tuple(array['shape'])} {array['dtype']}")
+    for row in seen["set_aside"][:PROBLEMS_SHOWN]:
+        print(f"set aside  row {row['row']}: {row['reason']}")
+    if len(seen["set_aside"]) > PROBLEMS_SHOWN:
+        print(f"set aside  and {len(seen['set_aside']) - PROBLEMS_SHOWN:,} more rows; --json lists them all")
+    for key, word in (("assumed", "assumed"), ("warnings", "warning")):
+        for text in seen[key]:
+            print(f"{word:10} {text}")
+    return DONE
+
+
+# ---------------------------------------------------------------------- align
+
+
+def run_align(args: argparse.Namespace) -> int:
+    """``align``. JSON: the keys of :func:`run_record`."""
+    from relcore import methods, preprocess
+
+    method = methods.method(args.method, **parse_settings(args.set))
+    steps = preprocess.parse_steps(args.preprocess)
+    count = int(args.seeds) if args.seeds.isdecimal() else None
+    if count and not args.pairs and args.pair_by == "none":
+        raise InputError(
+            f"--seeds {count} draws from the true pairs, and none are known; say how rows pair up with --pair-by row, "
+            "name or id, or with --pairs FILE, or give the seeds as a file."
+        )
+    with contextlib.ExitStack() as stack:
+        beat = stack.enter_context(Heartbeat())
+        pair, reports = load_pair(args, beat)
+        seeds, notes = choose_seeds(args, count, pair, reports)
+        beat.says("loading torch")
+        from relcore import runs
+
+        folder = args.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relcore-"))) / "run"
+        run = runs.create(
+            pair,
+            method=method,
+            seeds=seeds,
+            preprocess=steps,
+            seed=args.seed,
+            device=args.device,
+            folds=args.folds,
+            reports=reports,
+            folder=folder,
+            notes=notes,
+            keep_spaces=False,
+        )
+        execute(run, pair, beat)
+        record = run_record(run)
+    if args.json:
+        print_json(record | {"run": str(args.out) if args.out else None})
+    else:
+        print_run(record)
+        if args.out:
+            print(f"run        {args.out}")
+    if run.status == "failed":
+        tell(f"relcore: the run failed: {run.record['message']}")
+    return DONE if run.status == "done" else FAILED
+
+
+def parse_settings(settings: list[str]) -> dict[str, str]:
+    out = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise InputError(f"--set {setting}: wanted key=value, for example --set anchors=300.")
+        out[key.strip().replace("-", "_")] = value.strip()
+    return out
+
+
+def load_pair(args: argparse.Namespace, beat: Heartbeat) -> tuple[Pair, tuple[LoadReport, LoadReport]]:
+    """Read both spaces and, where it is said how rows pair up, the truth. Reports go to stderr."""
+    from relcore import formats, seeds
+    from relcore.space import Pair
+
+    loaded: list[tuple[Space, LoadReport]] = []
+    for side in "xy":
+        spec = getattr(args, side)
+        beat.says(f"reading {spec}")
+        space, report = formats.load(spec, labels=getattr(args, f"{side}_labels"), names=getattr(args, f"{side}_names"))
+        tell(f"{side}: {spec}: {report.summary()}; {report.dim:,} numbers a row, stored as {report.dtype}")
+        tell_problems(side, [*report.assumed, *report.warnings])
+        loaded.append((space, report))
+    (x, report_x), (y, report_y) = loaded
+    beat.says("pairing the rows")
+    truth, problems = None, []
+    if args.pairs:
+        truth, problems = read_pairs(args.pairs, x, y, report_x, report_y)
+    elif args.pair_by != "none":
+        truth, problems = seeds.pair_by(x, y, args.pair_by)
+        if truth is None or not len(truth):
+            why = f" ({problems[0]})" if problems else ""
+            raise InputError(
+                f"--pair-by {args.pair_by}: no row of {args.x} has a partner in {args.y}{why}; "
+                "try another --pair-by, or give --pairs FILE."
+            )
+    tell_problems("pairs", problems)
+    if truth is not None:
+        tell(f"pairs: {len(truth):,} true pairs, for drawing seeds and for scoring")
+    return Pair(x, y, truth), (report_x, report_y)
+
+
+def read_pairs(file: str, *spaces_and_reports: Any) -> tuple[Pairs, list[str]]:
+    """:func:`relcore.seeds.read_pairs`, for a file that must hold at least one usable pair."""
+    from relcore import seeds
+
+    pairs, problems = seeds.read_pairs(Path(file).expanduser(), *spaces_and_reports)
+    if not len(pairs):
+        raise InputError(f"{file}: no line gives a usable pair ({problems[0]}); give row numbers or names, two a line.")
+    return pairs, problems
+
+
+def choose_seeds(
+    args: argparse.Namespace, count: int | None, pair: Pair, reports: tuple[LoadReport, LoadReport]
+) -> tuple[Pairs, tuple[str, ...]]:
+    """The seeds, and a note for the run if some lines of their file were no use."""
+    from relcore import seeds
+    from relcore.space import Pairs
+
+    if count == 0:
+        return Pairs.empty(), ()
+    if count is not None:
+        return seeds.draw(pair.truth, count, seed=args.seed), ()
+    chosen, problems = read_pairs(args.seeds, pair.x, pair.y, *reports)
+    tell_problems("seeds", problems)
+    note = f"{len(problems)} lines of {args.seeds} gave no seed ({problems[0]})" if problems else ""
+    return chosen, (note,) if note else ()
+
+
+def execute(run: Run, pair: Pair, beat: Heartbeat) -> None:
+    """Drain the run. What became of it is in its record; Ctrl-C keeps the last step."""
+    from relcore import runs
+
+    with Interrupt() as interrupt, contextlib.closing(runs.execute(run, pair)) as steps:
+        try:
+            for p in steps:
+                figures = "  ".join(f"{name} {value:.4g}" for name, value in p.metrics.items())
+                beat.says(f"{p.phase} {p.iteration}/{p.total}  {figures}".rstrip())
+                if interrupt.asked:
+                    beat.says("keeping the last step")
+                    break
+        except RunFailed:
+            pass  # the record says so
+        except InputError:
+            raise
+        except KeyboardInterrupt:
+            run.mark("cancelled", "stopped at once; the last step is not kept")
+            raise
+        except Exception as e:  # out of memory, a full disk, a fault of ours: the folder is marked, the reason is told
+            run.mark("failed", one_line(e) if isinstance(e, OSError) else f"{type(e).__name__}: {one_line(e)}")
+
+
+def run_record(run: Run) -> dict[str, Any]:
+    """``method, params, preprocess, seed, seeds, status, message, x, y, notes`` (the two sides as
+    ``{rows, dim, report{...}}``) and, where there is an alignment, ``converged, seconds, peak_memory_mb, steps, health,
+    verdict{level, text}``, with ``metrics`` where truth is known."""
+    r = run.record
+    keys = ("method", "params", "preprocess", "seed", "seeds", "status", "message", "notes")
+    record = {k: r[k] for k in keys}
+    record |= {side: {k: r[side][k] for k in ("rows", "dim", "report")} for side in "xy"}
+    record |= {k: r.get(k) for k in ("converged", "seconds", "peak_memory_mb", "steps", "health", "verdict") if k in r}
+    if r.get("metrics") and "x_to_y" in r["metrics"]:
+        record["metrics"] = r["metrics"]
+    return record
+
+
+def print_run(record: dict[str, Any]) -> None:
+    status = record["status"] + (f": {record['message']}" if record["message"] else "")
+    print(f"{record['method']:10} {status}")
+    if "verdict" in record:
+        print(f"verdict    {record['verdict']['text']}")
+        print(
+            f"run time   {record['seconds']:.1f} s, {record['steps']:,} steps, "
+            f"peak memory {record['peak_memory_mb']:,.0f} MB"
+        )
+    for note in record["notes"]:
+        print(f"note       {note}")
+    if "metrics" in record:
+        print()
+        print_metrics(record["metrics"])
+
+
+def print_metrics(metrics: dict[str, Any]) -> None:
+    """A row for the run and each reference, both ways; then hubness."""
+    rows = {"this run": metrics} | metrics.get("references", {})
+    names = [k for k, v in metrics["x_to_y"].items() if isinstance(v, int | float)]
+    table = [("", "", *names)]
+    for title, values in rows.items():
+        for way, words in WAYS.items():
+            table.append((title, words, *(f"{values[way][k]:.3f}" for k in names)))
+    print_table(table)
+    for way, value in metrics.get("hubness", {}).items():
+        print(f"hubness {WAYS[way]} (skewness of N_10): {value:.2f}")
+
+
+# ---------------------------------------------------------------------- evaluate
+
+
+def run_evaluate(args: argparse.Namespace) -> int:
+    """``evaluate RUN``. JSON: ``run, method, status, k, pairs, health, verdict, metrics{x_to_y, y_to_x, hubness}``."""
+    from relcore import runs
+
+    run = runs.Run.load(args.run)
+    if not run.usable:
+        raise InputError(f"{args.run}: the run is {run.status} and kept no alignment; run it again.")
+    with Heartbeat() as beat:
+        beat.says("scoring")
+        scored, metrics = evaluate(run, tuple(args.k))
+    record = {
+        "run": str(args.run),
+        "method": run.record["method"],
+        "status": run.status,
+        "k": args.k,
+        "pairs": scored,
+        "health": run.record["health"],
+        "verdict": run.record["verdict"],
+        "metrics": metrics,
+    }
+    if args.json:
+        print_json(record)
+        return DONE
+    print(f"{record['method']:10} {record['status']}")
+    print(f"verdict    {record['verdict']['text']}")
+    print()
+    if scored:
+        print(f"{scored:,} true pairs that are no seeds, among all rows of the target")
+        print_metrics(metrics)
+    else:
+        print("no truth is known, so there is nothing to score against")
+        for way, value in metrics["hubness"].items():
+            print(f"hubness {WAYS[way]} (skewness of N_10): {value:.2f}")
+    return DONE
+
+
+def evaluate(run: Run, k: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
+    """The number of scored pairs, and the metrics at the given k; without truth hubness alone."""
+    import torch
+
+    from relcore.metrics import hubness, retrieval
+
+    metrics = {
+        "hubness": {way: hubness.skewness(run.analysis[f"{way}/nearest/n_k"]) for way in WAYS},
+    }
+    seeds, truth = run.pairs
+    scored = None if truth is None else truth.without(seeds)
+    if scored is None or not len(scored):
+        return 0, metrics
+    arrays = run.alignment_arrays()
+    x, y = (torch.from_numpy(arrays[side]) for side in "xy")
+    return len(scored), retrieval.retrieval(x, y, scored, ks=k) | metrics
+
+
+# ---------------------------------------------------------------------- front
+
+
+def whole_number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 up")
+    return int(text)
+
+
+def count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 up")
+    return int(text)
+
+
+def device(text: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of auto, cpu, cuda, cuda:N")
+    return text
+
+
+def parser() -> Parser:
+    top = Parser(prog="python -m relcore", description="Align two embedding spaces, and see how well it went.")
+    top.add_argument("--version", action="version", version=f"relcore {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: Any, help: str) -> Parser:
+        p = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+        p.set_defaults(run_command=run)
+        p.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
+        return p
+
+    p = command("methods", run_methods, "list the methods, or the parameters of one")
+    p.add_argument("name", nargs="?", metavar="NAME")
+
+    p = command("inspect", run_inspect, "what the loader sees in a file: shape, type, rows set aside")
+    p.add_argument("file", metavar="FILE")
+    p.add_argument("--key", help="the array inside the file, as in FILE:KEY")
+
+    p = command("align", run_align, "align two spaces")
+    for side in "xy":
+        p.add_argument(f"--{side}", required=True, metavar="FILE[:KEY]", help=f"vectors of space {side}")
+    for side in "xy":
+        for column in ("labels", "names"):
+            help = f"{column} of space {side}, one a row"
+            p.add_argument(f"--{side}-{column}", metavar="FILE[:KEY]", help=help)
+    truth = p.add_mutually_exclusive_group()
+    truth.add_argument("--pair-by", choices=PAIR_BY, default="none", help="how rows truly correspond (default none)")
+    truth.add_argument("--pairs", metavar="FILE", help="true pairs: two columns, row numbers or names")
+    p.add_argument(
+        "--seeds", default="0", metavar="N|FILE", help="draw N of the true pairs with --seed, or read pairs from a file"
+    )
+    p.add_argument("--method", required=True, metavar="NAME", help="see the methods command")
+    p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a parameter of the method")
+    p.add_argument("--preprocess", default="center,unit", metavar="STEPS", help="default center,unit; none for none")
+    p.add_argument("--seed", type=count, default=0, help="of every random choice (default 0)")
+    p.add_argument("--device", type=device, default="auto", help="auto, cpu, cuda or cuda:N (default auto)")
+    p.add_argument(
+        "--folds", type=count, default=3, help="parts of the seeds held out in turn as a check; 0 for none (default 3)"
+    )
+    p.add_argument("--out", type=Path, metavar="DIR", help="keep the run in this folder")
+
+    p = command("evaluate", run_evaluate, "score a kept run: retrieval, hubness, health")
+    p.add_argument("run", type=Path, metavar="RUN", help="folder of the run")
+    p.add_argument("--k", type=whole_number, nargs="+", default=[1, 5, 10], help="ranks for R@k (default 1 5 10)")
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    try:
+        args = parser().parse_args(argv)
+        code = args.run_command(args)
+        sys.stdout.flush()  # a reader who left is noticed here, not at interpreter exit
+        return code
+    except RunFailed as e:
+        tell(f"relcore: the run failed: {one_line(e)}")
+        return FAILED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nobody reads; let Python's own flush succeed
+        return FAILED
+    except (InputError, OSError) as e:
+        tell(f"relcore: {one_line(e)}")
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        tell("relcore: stopped")
+        return FAILED
