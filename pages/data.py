@@ -27,15 +27,16 @@ PAIRINGS = {
 def main() -> None:
     s = state.page_state()
     st.title("Data", anchor=False)
-    gallery(s)
-    own_files(s)
     invitation(s)
     maps.data_map(s)
     reports(s)
+    gallery(s)
+    own_files(s)
 
 
 def gallery(s: state.State) -> None:
     """One card a sample; the one at hand is marked."""
+    st.subheader("Sample pairs", anchor=False)
     found = samples.list_samples()
     for column, sample in zip(st.columns(len(found)), found, strict=True):
         with column, st.container(border=True, height="stretch"):
@@ -50,30 +51,30 @@ def gallery(s: state.State) -> None:
 def invitation(s: state.State) -> None:
     """The one click that shows what this is about."""
     data, pairs = s.data, s.seeds.pairs
-    with st.container(horizontal=True, vertical_alignment="center", border=True, key="invitation"):
-        if len(pairs):
-            busy = runner.my_active_job(s) is not None
-            if st.button(
-                "Run anchor optimisation", type="primary", icon=":material/play_arrow:", key="run_first", disabled=busy,
-                help="A run of yours is going on; see the Align page." if busy else None,
-            ):  # fmt: skip
-                try:
-                    runner.start_default(s)
-                    st.switch_page(router.ALIGN)
-                except InputError as e:
-                    st.error(str(e))
-            st.markdown(
-                f"Two encoders, no shared coordinates: only **{len(pairs)} pairs** of rows are given away. "
-                "Watch them grow into 300 parallel anchors, then read whose neighbours are whose."
-            )
-        else:
-            known = "No pairs are known between these two spaces" if data.truth is None else "No seeds are chosen"
-            st.markdown(
-                f":material/info: {known}. Every method so far needs seed pairs: pair the rows by name or number when "
-                "loading, or give seeds by file or by hand on the **Seeds** page."
-            )
-            if st.button("Choose seeds", icon=":material/link:"):
-                st.switch_page(router.SEEDS)
+    action, words = st.columns([1, 4], vertical_alignment="center")
+    if len(pairs):
+        busy = runner.my_active_job(s) is not None
+        if action.button(
+            "Run anchor optimisation", type="primary", icon=":material/play_arrow:", key="run_first", disabled=busy,
+            help="A run of yours is going on; see the Align page." if busy else None, width="stretch",
+        ):  # fmt: skip
+            try:
+                runner.start_default(s)
+                st.switch_page(router.ALIGN)
+            except InputError as e:
+                st.error(str(e))
+        words.markdown(
+            f"Two encoders, no shared coordinates: only **{len(pairs)} pairs** of rows are given away. "
+            "Watch them grow into 300 parallel anchors, then read whose neighbours are whose."
+        )
+        return
+    known = "No pairs are known between these two spaces" if data.truth is None else "No seeds are chosen"
+    words.markdown(
+        f":material/info: {known}. Every method so far needs seed pairs: pair the rows by name or number when "
+        "loading, or give seeds by file or by hand on the **Seeds** page."
+    )
+    if action.button("Choose seeds", icon=":material/link:", width="stretch"):
+        st.switch_page(router.SEEDS)
 
 
 # ---------------------------------------------------------------- own files
@@ -215,8 +216,9 @@ def reports(s: state.State) -> None:
 
 def one_report(space: Space, report: LoadReport) -> None:
     st.markdown(f"**{plain(space.title)}** · {report.summary()} · {report.dim} dimensions, stored as {report.dtype}")
-    for text in (*report.assumed, *report.warnings):
-        st.caption(f":material/info: {plain(text)}")
+    said = [*report.assumed, *report.warnings]
+    if said:
+        st.caption(":material/info: " + " · ".join(plain(text) for text in said))
     if report.set_aside:
         with st.expander(f"{len(report.set_aside):,} rows set aside"):
             st.dataframe(

@@ -61,7 +61,7 @@ def from_file(s: state.State) -> None:
     if st.button("Use these", type="primary", key="use_seeds", disabled=not given.strip(), width="stretch"):
         d = s.data
         try:
-            pairs, problems = seeds.parse_pairs(given, d.x, d.y, d.report_x, d.report_y)
+            pairs, problems = seeds.read_pairs(given + "\n", d.x, d.y, d.report_x, d.report_y)
         except InputError as e:
             st.error(str(e))
             return
@@ -91,8 +91,7 @@ def strip(s: state.State) -> None:
     else:
         quality = seeds.quality(s.seeds.pairs, s.data.x, s.data.y)
         st.markdown(f"**{len(s.seeds.pairs)} seeds** · {plain(s.seeds.origin)}")
-        for line in quality["lines"]:
-            st.caption(plain(line))
+        st.caption(" · ".join(worth(quality)))
     if s.seeds.corrupted.any():
         st.warning(f"{int(s.seeds.corrupted.sum())} of {len(s.seeds.pairs)} pairs are wrong on purpose.")
     if s.seeds.problems:
@@ -101,6 +100,22 @@ def strip(s: state.State) -> None:
                 st.caption(plain(problem))
             if len(s.seeds.problems) > 100:
                 st.caption(f"and {len(s.seeds.problems) - 100} more")
+
+
+def worth(quality: dict) -> list[str]:
+    """What the seeds are worth: coverage of the classes, repeats, and how far they determine a rotation."""
+    out = []
+    for letter, side in (("A", quality["x"]), ("B", quality["y"])):
+        if side["classes"]:
+            out.append(f"cover {side['covered']} of {side['classes']} classes of {letter}")
+        if side["duplicates"]:
+            out.append(f"{side['duplicates']} share their vector with another seed of {letter}: they add nothing")
+    rank, dims = min(quality["x"]["rank"], quality["y"]["rank"]), (quality["x"]["dim"], quality["y"]["dim"])
+    if rank < max(dims):
+        out.append(
+            f"span {rank} of {dims[0]} and {dims[1]} dimensions: by themselves they fix a rotation only there"
+        )
+    return out
 
 
 def table(s: state.State) -> None:

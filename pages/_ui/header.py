@@ -9,6 +9,14 @@ import streamlit as st
 from pages._ui import router, state
 
 
+# Streamlit leaves six rem above the first element and writes titles for reports; a tool wants its map above the fold.
+STYLE = """<style>
+.stMainBlockContainer { padding-top: 4.4rem; padding-bottom: 2rem; }
+.stMainBlockContainer h1 { font-size: 1.6rem; padding: 0.2rem 0; }
+.stMainBlockContainer h3 { font-size: 1.15rem; padding: 0.3rem 0; }
+</style>"""
+
+
 def show() -> None:
     s = state.current()
     data = s.data

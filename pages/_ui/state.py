@@ -149,16 +149,9 @@ def _restore(state: State) -> None:
 
 def open_sample(state: State, name: str) -> None:
     opened = _sample(name)
-    data = Data(
-        opened.pair.x,
-        opened.pair.y,
-        opened.report_x,
-        opened.report_y,
-        opened.pair.truth,
-        pairing=opened.sample.pairing,
-        sample=name,
-    )
-    set_data(state, data)
+    sample = next(s for s in samples.list_samples() if s.name == name)
+    pair, report_x, report_y, _ = opened
+    set_data(state, Data(pair.x, pair.y, report_x, report_y, pair.truth, sample.pairing, sample=name))
 
 
 def set_data(state: State, data: Data) -> None:
