@@ -119,11 +119,10 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
         print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
 
 
-def tell_problems(what: str, problems: list[str]) -> None:
-    for problem in problems[:PROBLEMS_SHOWN]:
-        tell(f"{what}: {problem}")
-    if len(problems) > PROBLEMS_SHOWN:
-        tell(f"{what}: and {len(problems) - PROBLEMS_SHOWN:,} more")
+def first_few(what: str, problems: list[str]) -> list[str]:
+    """A line for each of the first problems, and one for how many more there are."""
+    more = len(problems) - PROBLEMS_SHOWN
+    return [f"{what}: {p}" for p in problems[:PROBLEMS_SHOWN]] + ([f"{what}: and {more:,} more"] if more > 0 else [])
 
 
 # ---------------------------------------------------------------------- methods
@@ -231,9 +230,9 @@ def run_align(args: argparse.Namespace) -> int:
         )
     with contextlib.ExitStack() as stack:
         beat = stack.enter_context(Heartbeat())
-        pair, reports = load_pair(args, beat)
-        seeds, notes = choose_seeds(args, count, pair, reports)
-        beat.says("loading torch")
+        pair, reports, said = load_pair(args, beat)
+        seeds, useless = choose_seeds(args, count, pair, reports)
+        notes = (f"{len(useless):,} lines of {args.seeds} gave no seed ({useless[0]})",) if useless else ()
         from relcore import runs
 
         folder = args.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relcore-"))) / "run"
@@ -250,6 +249,9 @@ def run_align(args: argparse.Namespace) -> int:
             notes=notes,
             keep_spaces=False,
         )
+        for line in [*said, *first_few("seeds", useless)]:  # bad input is told in one line, so these wait till here
+            tell(line)
+        beat.says("loading torch")
         execute(run, pair, beat)
         record = run_record(run)
     if args.json:
@@ -273,18 +275,19 @@ def parse_settings(settings: list[str]) -> dict[str, str]:
     return out
 
 
-def load_pair(args: argparse.Namespace, beat: Heartbeat) -> tuple[Pair, tuple[LoadReport, LoadReport]]:
-    """Read both spaces and, where it is said how rows pair up, the truth. Reports go to stderr."""
+def load_pair(args: argparse.Namespace, beat: Heartbeat) -> tuple[Pair, tuple[LoadReport, LoadReport], list[str]]:
+    """Both spaces with, where it is said how rows pair up, the truth; their load reports; and what to say of it all."""
     from relcore import formats, seeds
     from relcore.space import Pair
 
     loaded: list[tuple[Space, LoadReport]] = []
+    said: list[str] = []
     for side in "xy":
         spec = getattr(args, side)
         beat.says(f"reading {spec}")
         space, report = formats.load(spec, labels=getattr(args, f"{side}_labels"), names=getattr(args, f"{side}_names"))
-        tell(f"{side}: {spec}: {report.summary()}; {report.dim:,} numbers a row, stored as {report.dtype}")
-        tell_problems(side, [*report.assumed, *report.warnings])
+        said.append(f"{side}: {spec}: {report.summary()}; {report.dim:,} numbers a row, stored as {report.dtype}")
+        said += first_few(side, [*report.assumed, *report.warnings])
         loaded.append((space, report))
     (x, report_x), (y, report_y) = loaded
     beat.says("pairing the rows")
@@ -293,16 +296,12 @@ def load_pair(args: argparse.Namespace, beat: Heartbeat) -> tuple[Pair, tuple[Lo
         truth, problems = read_pairs(args.pairs, x, y, report_x, report_y)
     elif args.pair_by != "none":
         truth, problems = seeds.pair_by(x, y, args.pair_by)
-        if truth is None or not len(truth):
-            why = f" ({problems[0]})" if problems else ""
-            raise InputError(
-                f"--pair-by {args.pair_by}: no row of {args.x} has a partner in {args.y}{why}; "
-                "try another --pair-by, or give --pairs FILE."
-            )
-    tell_problems("pairs", problems)
+        if truth is None:
+            raise InputError(f"--pair-by {args.pair_by}: {problems[-1]}; try another, or give --pairs FILE.")
+    said += first_few("pairs", problems)
     if truth is not None:
-        tell(f"pairs: {len(truth):,} true pairs, for drawing seeds and for scoring")
-    return Pair(x, y, truth), (report_x, report_y)
+        said.append(f"pairs: {len(truth):,} true pairs, for drawing seeds and for scoring")
+    return Pair(x, y, truth), (report_x, report_y), said
 
 
 def read_pairs(file: str, *spaces_and_reports: Any) -> tuple[Pairs, list[str]]:
@@ -317,19 +316,14 @@ def read_pairs(file: str, *spaces_and_reports: Any) -> tuple[Pairs, list[str]]:
 
 def choose_seeds(
     args: argparse.Namespace, count: int | None, pair: Pair, reports: tuple[LoadReport, LoadReport]
-) -> tuple[Pairs, tuple[str, ...]]:
-    """The seeds, and a note for the run if some lines of their file were no use."""
+) -> tuple[Pairs, list[str]]:
+    """The seeds, and the lines of their file that gave none."""
     from relcore import seeds
     from relcore.space import Pairs
 
-    if count == 0:
-        return Pairs.empty(), ()
-    if count is not None:
-        return seeds.draw(pair.truth, count, seed=args.seed), ()
-    chosen, problems = read_pairs(args.seeds, pair.x, pair.y, *reports)
-    tell_problems("seeds", problems)
-    note = f"{len(problems)} lines of {args.seeds} gave no seed ({problems[0]})" if problems else ""
-    return chosen, (note,) if note else ()
+    if count is None:
+        return read_pairs(args.seeds, pair.x, pair.y, *reports)
+    return (seeds.draw(pair.truth, count, seed=args.seed) if count else Pairs.empty()), []
 
 
 def execute(run: Run, pair: Pair, beat: Heartbeat) -> None:
@@ -388,7 +382,7 @@ def print_run(record: dict[str, Any]) -> None:
 def print_metrics(metrics: dict[str, Any]) -> None:
     """A row for the run and each reference, both ways; then hubness."""
     rows = {"this run": metrics} | metrics.get("references", {})
-    names = [k for k, v in metrics["x_to_y"].items() if isinstance(v, int | float)]
+    names = [k for k in metrics["x_to_y"] if k.startswith("r@") or k in ("mrr", "jaccard", "cosine")]
     table = [("", "", *names)]
     for title, values in rows.items():
         for way, words in WAYS.items():
@@ -452,7 +446,7 @@ def evaluate(run: Run, k: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
         return 0, metrics
     arrays = run.alignment_arrays()
     x, y = (torch.from_numpy(arrays[side]) for side in "xy")
-    return len(scored), retrieval.retrieval(x, y, scored, ks=k) | metrics
+    return len(scored), retrieval.retrieval(x, y, scored, at=k) | metrics
 
 
 # ---------------------------------------------------------------------- front

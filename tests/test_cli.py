@@ -1,0 +1,345 @@
+"""The command line: exit codes, what goes where, JSON keys. Truth is a planted rotation or brute force."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relcore import methods, runs
+from relcore.cli import main
+from relcore.errors import RunFailed
+
+ROOT = Path(__file__).resolve().parent.parent
+ENV = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+ROWS, DIM = 150, 6
+SCORES = {"r@1", "r@5", "r@10", "mrr", "jaccard", "cosine"}
+ALIGN_KEYS = {
+    *("method", "params", "seed", "status", "converged", "seconds", "peak_memory_mb", "steps", "notes"),
+    *("health", "metrics", "run"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """x.npy and y.npy = x times a rotation, in another row order; names say who is who; pairs.csv and seeds.csv."""
+    folder = tmp_path_factory.mktemp("files")
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((ROWS, DIM)).astype(np.float32)
+    rotation, _ = np.linalg.qr(rng.standard_normal((DIM, DIM)))
+    order = rng.permutation(ROWS)
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", (x @ rotation).astype(np.float32)[order])
+    (folder / "x.txt").write_text("".join(f"word{i}\n" for i in range(ROWS)))
+    (folder / "y.txt").write_text("".join(f"word{i}\n" for i in order))
+    (folder / "pairs.csv").write_text("".join(f"{i},{p}\n" for p, i in enumerate(order)))
+    (folder / "seeds.csv").write_text("".join(f"word{i},word{i}\n" for i in range(20)) + "word3,nobody\n")
+    dirty = x.copy()
+    dirty[7, 2], dirty[9] = np.nan, 0
+    np.save(folder / "dirty.npy", dirty)
+    return folder
+
+
+@pytest.fixture
+def align(files, capsys):
+    """Run align on the planted pair with further arguments; returns (exit code, stdout, stderr)."""
+
+    def run(*arguments: str, method: str = "procrustes") -> tuple[int, str, str]:
+        names = ["--x-names", str(files / "x.txt"), "--y-names", str(files / "y.txt")]
+        spaces = ["--x", str(files / "x.npy"), "--y", str(files / "y.npy"), *names]
+        code = main(["align", *spaces, "--method", method, *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def relcore(*arguments: str, **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "relcore", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=120, **options)
+
+
+# ---------------------------------------------------------------------- methods, inspect
+
+
+def test_methods_are_listed_without_loading_torch():
+    code = (
+        "import sys; from relcore.cli import main; code = main(['methods']);"
+        "assert 'torch' not in sys.modules; raise SystemExit(code)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENV)
+    assert out.returncode == 0 and not out.stderr
+    assert [line.split()[0] for line in out.stdout.splitlines()] == list(methods.REGISTRY)
+
+
+@pytest.mark.parametrize("name", methods.REGISTRY)
+def test_a_method_tells_every_parameter(name, capsys):
+    assert main(["methods", name, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    expected = {f.name: f.default for f in dataclasses.fields(methods.method_class(name))}
+    assert {p["name"]: p["default"] for p in told["params"]} == expected
+    assert all(p["help"] and p["type"] for p in told["params"])
+    assert main(["methods", name]) == 0
+    text = capsys.readouterr().out
+    assert all(key in text for key in expected)
+
+
+def test_inspect_tells_rows_set_aside(files, capsys):
+    assert main(["inspect", str(files / "dirty.npy"), "--json"]) == 0
+    seen = json.loads(capsys.readouterr().out)
+    assert seen["set_aside"] == [{"row": 7, "reason": "NaN or infinite"}, {"row": 9, "reason": "zero norm"}]
+    assert (seen["format"], seen["rows_read"], seen["rows_used"]) == ("npy", ROWS, ROWS - 2)
+    assert (seen["dim"], seen["dtype"], seen["warnings"]) == (DIM, "float32", [])
+    assert main(["inspect", str(files / "dirty.npy")]) == 0
+    assert "row 7: NaN or infinite" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------- align
+
+
+@pytest.mark.parametrize("how", [["--pair-by", "name"], ["--pairs", "pairs.csv"]], ids=["names", "file"])
+def test_a_planted_rotation_is_found(how, align, files):
+    how = [str(files / a) if a.endswith(".csv") else a for a in how]
+    code, out, err = align(*how, "--seeds", "20", "--json")
+    record = json.loads(out)  # nothing else on stdout
+    assert code == 0
+    assert ALIGN_KEYS <= record.keys()
+    for way in ("x_to_y", "y_to_x"):
+        scores = record["metrics"][way]
+        assert scores.keys() >= SCORES
+        assert (scores["r@1"], scores["mrr"], scores["n"]) == (1.0, 1.0, ROWS - 20)
+        assert scores["cosine"] == pytest.approx(1, abs=1e-4)
+    assert record["metrics"]["hubness"].keys() == {"x_to_y", "y_to_x"}
+    assert record["status"] == "done" and record["seeds"] == 20 and record["run"] is None
+    assert record["params"] == methods.method("procrustes").params()
+    assert f"{ROWS} rows read" in err
+
+
+def test_rows_pair_by_number_only_when_asked(align):
+    """The row order of y is shuffled: by row the truth is wrong, and a rotation from true seeds scores at chance."""
+    _, out, _ = align("--pair-by", "row", "--seeds", "20", "--json")
+    assert json.loads(out)["metrics"]["x_to_y"]["r@1"] < 0.1
+
+
+def test_the_draw_of_seeds_and_the_run_follow_the_seed(align):
+    def shown(seed: str) -> dict:
+        return json.loads(align("--pair-by", "name", "--seeds", "7", "--seed", seed, "--json")[1])["metrics"]
+
+    assert shown("1") == shown("1") != shown("2")
+
+
+def test_seeds_from_a_file_list_the_lines_that_gave_none(align, files):
+    code, out, err = align("--seeds", str(files / "seeds.csv"), "--json")
+    record = json.loads(out)
+    assert code == 0 and record["seeds"] == 20
+    assert "metrics" not in record  # nothing is known to be true
+    assert "seeds: line 21" in err and "nobody" in err
+    assert any("1 lines" in note and "line 21" in note for note in record["notes"])
+
+
+def test_without_json_the_numbers_are_a_table(align):
+    code, out, _ = align("--pair-by", "name", "--seeds", "20")
+    assert code == 0
+    row = next(line.split() for line in out.splitlines() if line.startswith("this run"))
+    assert row[:6] == ["this", "run", "x", "to", "y", "1.000"]
+
+
+def test_settings_and_preprocessing_reach_the_run(align, tmp_path):
+    code, _, _ = align("--seeds", "9", "--pair-by", "name", "--preprocess", "none", "--out", str(tmp_path / "r"))
+    assert code == 0
+    assert runs.Run.load(tmp_path / "r").record["preprocess"] == []
+    cls = methods.method_class("ao")
+    code, _, err = align("--seeds", "9", "--pair-by", "name", "--set", "anchors=many", method="ao")
+    assert code == 2 and "anchors" in err and any(f.name == "anchors" for f in dataclasses.fields(cls))
+
+
+# ---------------------------------------------------------------------- bad input and usage: exit 2, one line
+
+BAD = {
+    "no command": [],
+    "unknown command": ["allign"],
+    "unknown option": ["align", "--fast"],
+    "missing y": ["align", "--x", "x.npy", "--method", "relative"],
+    "no such file": ["align", "--x", "nosuch.npy", "--y", "y.npy", "--method", "relative"],
+    "a folder": ["inspect", "."],
+    "no such method": ["methods", "magic"],
+    "no such method to run": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "magic"],
+    "no such parameter": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--set", "magic=1"],
+    "no value": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--set", "magic"],
+    "no such step": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--preprocess", "iron"],
+    "no truth to draw from": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--seeds", "15"],
+    "too few true pairs": [
+        *("align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--pair-by", "row", "--seeds", "999")
+    ],
+    "no seeds": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative"],
+    "no such seed file": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--seeds", "none.csv"],
+    "useless seed file": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--seeds", "x.txt"],
+    "too few names": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--x-names", "seeds.csv"],
+    "two truths": [
+        *("align", "--x", "x.npy", "--y", "y.npy", "--method", "relative"),
+        *("--pair-by", "row", "--pairs", "pairs.csv"),
+    ],
+    "no such device": ["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative", "--device", "abacus"],
+    "out is taken": [
+        *("align", "--x", "x.npy", "--y", "y.npy", "--method", "relative"),
+        *("--pair-by", "row", "--seeds", "15", "--out", "."),
+    ],
+    "out below a file": [
+        *("align", "--x", "x.npy", "--y", "y.npy", "--method", "relative"),
+        *("--pair-by", "row", "--seeds", "15", "--out", "x.npy/run"),
+    ],
+    "no run": ["evaluate", "."],
+    "no rank": ["evaluate", ".", "--k", "0"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD.values(), ids=BAD)
+def test_bad_input_is_one_line_and_exit_2(arguments, files, monkeypatch, capsys):
+    monkeypatch.chdir(files)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert len(err.splitlines()) == 1 and err.startswith("relcore: ") and len(err) > 25
+
+
+def test_a_file_that_may_not_be_read(files, monkeypatch, capsys):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", str(files / "x.npy"))
+
+    monkeypatch.setattr("relcore.formats.load", refuse)
+    assert main(["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative"]) == 2
+    assert capsys.readouterr().err == f"relcore: {files / 'x.npy'}: Permission denied\n"
+
+
+def test_a_refused_pickle_shows_its_recipe_in_one_line(tmp_path, capsys):
+    np.save(tmp_path / "p.npy", np.array([{}, {}], dtype=object), allow_pickle=True)
+    assert main(["inspect", str(tmp_path / "p.npy")]) == 2
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1 and "import numpy as np; np.save(" in err
+
+
+def test_the_front_door_exits_with_the_code():
+    out = relcore("align", "--x", "nosuch.npy", "--y", "nosuch.npy", "--method", "ao")
+    assert (out.returncode, out.stdout, len(out.stderr.splitlines())) == (2, "", 1)
+    assert "nosuch.npy" in out.stderr
+
+
+# ---------------------------------------------------------------------- runs that fail or are stopped: exit 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RunFailed("loss became nan at step 4", 3), MemoryError(), OSError(errno.ENOSPC, "No space left on device")],
+)
+def test_a_failed_run_exits_1_and_says_why(error, align, monkeypatch):
+    def steps(self):
+        raise error
+        yield
+
+    monkeypatch.setattr("relcore.pipeline.Fit.steps", steps)
+    code, out, err = align("--pair-by", "name", "--seeds", "20", "--json")
+    record = json.loads(out)
+    assert code == 1 and record["status"] == "failed"
+    reason = "MemoryError" if isinstance(error, MemoryError) else str(error).rpartition("] ")[2]
+    assert reason in record["message"] and reason in err.splitlines()[-1]
+
+
+def test_a_reader_who_leaves_is_no_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "relcore", "methods"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 1
+
+
+def test_ctrl_c_keeps_what_there_is(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1500, 16)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", x[:, ::-1] + 0.1 * rng.standard_normal(x.shape))
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "relcore", "align", "--x", "x.npy", "--y", "y.npy", "--pair-by", "row"),
+            *("--seeds", "15", "--method", "ao", "--out", str(out), "--json"),
+            *("--set", "mode=faithful", "--set", "steps=100000"),
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENV,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (out / "frames" / "000.npy").exists():
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 1 and "Traceback" not in stderr
+    record = json.loads(stdout)
+    assert record["status"] == "cancelled" and record["metrics"].keys() >= {"x_to_y", "y_to_x"}
+    assert record["converged"] is False
+    assert runs.Run.load(out).usable
+
+
+# ---------------------------------------------------------------------- evaluate
+
+
+def test_evaluate_scores_as_brute_force_does(align, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert align("--pair-by", "name", "--seeds", "4", "--out", str(out))[0] == 0  # too few for a perfect score
+    assert main(["evaluate", str(out), "--k", "2", "7", "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    run = runs.Run.load(out)
+    x, y = (run.alignment_arrays()[side].astype(np.float64) for side in "xy")
+    x, y = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (x, y))
+    seeds, truth = run.pairs
+    rows = truth.without(seeds)
+    assert record["pairs"] == len(rows) == ROWS - 4
+    similarity = x @ y.T
+    for way, s, a, b in (("x_to_y", similarity, rows.x, rows.y), ("y_to_x", similarity.T, rows.y, rows.x)):
+        rank = 1 + (s[a] > s[a, b][:, None]).sum(1)
+        assert record["metrics"][way]["r@2"] == pytest.approx((rank <= 2).mean())
+        assert record["metrics"][way]["r@7"] == pytest.approx((rank <= 7).mean())
+        assert record["metrics"][way]["mrr"] == pytest.approx(np.where(rank <= 10, 1 / rank, 0).mean())
+        assert 0 < record["metrics"][way]["r@2"] < 1
+    assert {"hubness", "x_to_y", "y_to_x"} <= record["metrics"].keys()
+    assert main(["evaluate", str(out)]) == 0
+    assert "this run" in capsys.readouterr().out
+
+
+def test_evaluate_without_truth_says_so(align, files, tmp_path, capsys):
+    out = tmp_path / "run"
+    assert align("--seeds", str(files / "seeds.csv"), "--out", str(out))[0] == 0
+    assert main(["evaluate", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"].keys() == {"hubness"}
+    assert main(["evaluate", str(out)]) == 0
+    assert "no truth is known" in capsys.readouterr().out
+
+
+# ---------------------------------------------------------------------- real data, from outside
+
+
+def test_a_sample_pair_from_the_shell():
+    sample = ROOT / "sample_data" / "emoji"
+    out = relcore(
+        *("align", "--x", f"{sample / 'x.npz'}:vectors", "--y", f"{sample / 'y.npz'}:vectors", "--pair-by", "row"),
+        *("--seeds", "300", "--method", "procrustes", "--json"),
+    )
+    record = json.loads(out.stdout)
+    assert out.returncode == 0 and ALIGN_KEYS <= record.keys()
+    assert record["health"] and record["metrics"]["x_to_y"]["mrr"] > 10 / 1911  # far above a guess
+    assert "Traceback" not in out.stderr
