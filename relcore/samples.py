@@ -46,7 +46,8 @@ class Sample:
 
 
 class OpenSample(NamedTuple):
-    """A sample in memory. ``maps`` are float32 (n, 2) and (m, 2): see :func:`pca_map`."""
+    """A sample in memory. ``maps`` are float32 (n, 2) and (m, 2): the leading principal
+    components of the centred rows of norm 1, made with :mod:`relcore.projection` when the sample was built."""
 
     pair: Pair
     report_x: LoadReport
@@ -81,30 +82,3 @@ def open_sample(name: str) -> OpenSample:
     truth, _ = pair_by(x, y, sample.pairing)
     maps = tuple(read_array(sample.folder / f"{side}.npz", "map")[space.ids] for side, space in (("x", x), ("y", y)))
     return OpenSample(Pair(x, y, truth), report_x, report_y, maps)
-
-
-def pca_map(vectors: np.ndarray) -> np.ndarray:
-    """The two leading principal coordinates of the centred rows of norm 1: what the twin map shows before a run.
-
-    The sign of each axis is fixed so that its largest loading in absolute value is positive: the same rows give the
-    same picture on every machine.
-
-    Parameters
-    ----------
-    vectors : float array (n, d), d >= 1.
-
-    Returns
-    -------
-    float32 array (n, 2); a second column of zeros if d or n allow one axis only.
-    """
-    z = np.asarray(vectors, dtype=np.float64)
-    z = z - z.mean(0)
-    norms = np.linalg.norm(z, axis=1, keepdims=True)
-    z = z / np.where(norms > 0, norms, 1)
-    z -= z.mean(0)
-    _, axes = np.linalg.eigh(z.T @ z)
-    axes = axes[:, : -min(2, axes.shape[1]) - 1 : -1]
-    axes = axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(axes.shape[1])])
-    out = np.zeros((len(z), 2), dtype=np.float32)
-    out[:, : axes.shape[1]] = z @ axes
-    return out

@@ -12,6 +12,7 @@ import numpy as np
 
 from relcore.errors import InputError
 from relcore.formats.base import ID_WORDS, NAME_WORDS, shown
+from relcore.formats.sniff import is_text, read_head
 from relcore.formats.table import open_text
 from relcore.space import NO_LABEL, LoadReport, Pairs, Space
 
@@ -174,9 +175,11 @@ class _Side:
 
 
 def read_pairs(
-    path_or_text: str | Path, x: Space, y: Space, report_x: LoadReport, report_y: LoadReport
+    source: Path | str, x: Space, y: Space, report_x: LoadReport, report_y: LoadReport
 ) -> tuple[Pairs, list[str]]:
-    """Pairs from a file or a text of two columns (tab, comma, semicolon or whitespace), each row numbers or names.
+    """Pairs from a file (a ``Path``) or a text (a ``str``, never taken for a path: it may come from anyone).
+
+    Two columns by tab, comma, semicolon or whitespace, x then y, each row numbers or names.
 
     A column of whole numbers is read as row numbers of the source file, any other as names. A header line is
     tolerated, and decides between the two (``row`` or ``name``) where both would do.
@@ -190,12 +193,12 @@ def read_pairs(
     InputError
         No such file; or a column whose numbers are row numbers and names at once, of different rows.
     """
-    source, lines = _two_columns(path_or_text)
+    what, lines = _two_columns(source)
     problems = [f"line {i}: {len(f)} columns, wanted 2" for i, f in lines if len(f) != 2]
     rows = [(i, f) for i, f in lines if len(f) == 2]
     if not rows:
-        return Pairs.empty(), problems or [f"{source} holds no pairs"]
-    sides, header = _sides(source, rows, (x, y), (report_x, report_y))
+        return Pairs.empty(), problems or [f"{what} holds no pairs"]
+    sides, header = _sides(what, rows, (x, y), (report_x, report_y))
     pairs: list[tuple[int, int]] = []
     taken: tuple[dict[int, int], dict[int, int]] = ({}, {})  # row position -> line, for each side
     for i, cells in rows[header:]:
@@ -217,15 +220,14 @@ def read_pairs(
     return Pairs(np.array(pairs, dtype=np.int64).reshape(-1, 2)), problems
 
 
-def _two_columns(path_or_text: str | Path) -> tuple[str, list[tuple[int, list[str]]]]:
-    """What the text is called, and (line number from 1, fields) of every line that is not blank."""
-    text, source = path_or_text, "the text"
-    if isinstance(text, Path) or "\n" not in text and len(text) < 4096 and Path(text).is_file():
-        path = Path(text)
-        if not path.is_file():
-            raise InputError(f"there is no file {path}; check the path.")
-        with open_text(path) as f:
-            text, source = f.read(), path.name
+def _two_columns(source: Path | str) -> tuple[str, list[tuple[int, list[str]]]]:
+    """What the source is called, and (line number from 1, fields) of every line that is not blank."""
+    what, text = "the text", source
+    if isinstance(source, Path):
+        if not is_text(read_head(source)):
+            raise InputError(f"{source.name} is no text; give pairs as a .csv or .tsv file of two columns.")
+        with open_text(source) as f:
+            what, text = source.name, f.read()
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
 
     def fields(delimiter: str | None) -> list[tuple[int, list[str]]]:
@@ -239,7 +241,7 @@ def _two_columns(path_or_text: str | Path) -> tuple[str, list[tuple[int, list[st
         return [(i, split(line)) for i, line in lines]
 
     tried = [fields(d) for d in ("\t", ",", ";", None)]
-    return source, max(tried, key=lambda rows: sum(len(f) == 2 for _, f in rows))
+    return what, max(tried, key=lambda rows: sum(len(f) == 2 for _, f in rows))
 
 
 def _sides(

@@ -115,7 +115,7 @@ def load(
     given = {"names": names, "labels": labels, "media": media}
     apart, roles = {}, {}
     for role, value in given.items():
-        kind, inner = _locate(value, path, role)
+        kind, inner = _locate(value, path, module, role)
         if kind == "same":
             roles[role] = inner
         elif kind == "apart":
@@ -152,15 +152,18 @@ def load(
     return space, dataclasses.replace(report, dtype=raw.dtype or report.dtype)
 
 
-def _locate(value: Column | None, path: Path, role: str) -> tuple[str, str | None]:
+def _locate(value: Column | None, path: Path, module: ModuleType, role: str) -> tuple[str, str | None]:
     """Where a column comes from: "none", the "same" file (with its key there) or "apart"."""
     if value is None:
         return "none", None
     if not isinstance(value, str | Path):
         return "apart", None
+    # an array of the file itself wins over a file so called: its author must not be able to name a file of this machine
+    if isinstance(value, str) and value in {a.name for a in module.arrays(path)}:
+        return "same", value
     other, inner = split_spec(value)
     if not other.exists():
-        if "/" in str(value):
+        if "/" in str(value) or other.suffix.lower() in endings():
             raise InputError(f"there is no file {other} for the {role}; check the path.")
         return "same", str(value)
     if other.samefile(path) and inner is not None:
