@@ -71,9 +71,13 @@ class AmbiguousError(InputError):
         self.arrays = arrays
 
 
-def pickle_refusal(what: str) -> InputError:
+class PickledError(InputError):
+    """A file holds Python objects."""
+
+
+def pickle_refusal(what: str) -> PickledError:
     """The refusal of a file that holds Python objects, with the recipe that makes a plain one of it."""
-    return InputError(
+    return PickledError(
         f"{what} stores Python objects, which can run code when opened, so it is not read. "
         "Re-save it as a plain array, with every row of the same length:\n"
         "    import numpy as np\n"

@@ -19,6 +19,7 @@ from relcore.formats.base import (
     VECTOR_WORDS,
     AmbiguousError,
     ArrayInfo,
+    PickledError,
     Raw,
     by_role_word,
     check_two_dimensional,
@@ -56,9 +57,7 @@ class _Archive:
             try:
                 with z.open(m) as f:
                     shape, dtype = npy.header(f, display(path, name), m.file_size)
-            except InputError as e:
-                if "Python objects" not in str(e):
-                    raise
+            except PickledError:
                 self.objects.add(name)  # refused only if it is asked for
                 continue
             self.infos[name] = ArrayInfo(name, shape, dtype.str)

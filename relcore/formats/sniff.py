@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 import zipfile
 from pathlib import Path
@@ -12,6 +13,8 @@ from relcore.formats.base import pickle_refusal
 
 HEAD = 4096
 _AS_NPY = "save the vectors with np.save and load that .npy file"
+
+_PICKLE = re.compile(rb"\x80[\2-\5]|\([dli]p?\d*\n|c[a-z_.]+\n\w+\n|[]}(]q.")
 
 # files that Relcore does not read: first bytes, what they are, what to do
 _FOREIGN = (
@@ -64,10 +67,7 @@ def is_text(head: bytes) -> bool:
 
 def is_pickle(path: Path, head: bytes) -> bool:
     """Protocols 2 to 5 have a mark; 0 and 1 are known by their ending or their usual beginnings."""
-    if head[:1] == b"\x80" and 2 <= head[1] <= 5 if len(head) > 1 else False:
-        return True
-    old = head.startswith((b"(dp", b"(lp", b"(ip", b"cnumpy", b"ccopy_reg", b"}q", b"]q"))
-    return old or path.suffix.lower() in (".pkl", ".pickle")
+    return bool(_PICKLE.match(head)) or path.suffix.lower() in (".pkl", ".pickle")
 
 
 def zip_members(path: Path) -> list[str]:

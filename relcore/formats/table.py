@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,19 +30,20 @@ from relcore.formats.base import (
     by_role_word,
     shown,
 )
-from relcore.formats.sniff import is_text
+from relcore.formats.sniff import is_pickle, is_text
 
 NAME = "table"
 ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 SAMPLE = 200  # rows from which delimiter, header and roles are told
 CHUNK = 4096  # rows parsed before they are packed as float32
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+_DECIMAL_COMMAS = re.compile(r"([^;]*;)?-?\d+,\d+(;-?\d+,\d+)+")
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", " ": "whitespace"}
 
 
 def recognises(path: Path, head: bytes) -> bool:
     markup = head.lstrip()[:1] in (b"<", b"{")
-    return path.suffix.lower() in ENDINGS and is_text(head) and not markup
+    return path.suffix.lower() in ENDINGS and is_text(head) and not markup and not is_pickle(path, head)
 
 
 @contextmanager
@@ -87,6 +89,8 @@ def _delimiter(path: Path) -> tuple[str, bool]:
         lines = [line for line in islice(f, SAMPLE) if line.strip()]
     order = [expected] if expected else []
     order += [d for d in (",", "\t", ";") if d != expected]
+    if sum(bool(_DECIMAL_COMMAS.fullmatch(line.strip())) for line in lines) > len(lines) / 2:
+        order = [";"]  # 1,5;2,5 is two numbers; by commas it would be three columns of nonsense
     for d in order:
         widths = [len(fields) for _, fields in _rows(iter(lines), d)]
         if widths and widths[0] > 1 and widths.count(widths[0]) > len(widths) / 2:
@@ -134,7 +138,7 @@ def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wan
 
     def mostly_numbers(cells: tuple[str, ...]) -> bool:
         filled = [c for c in cells if c.strip().lower() not in MISSING]
-        return bool(filled) and sum(number(c) is not None for c in filled) > len(filled) / 2
+        return bool(filled) and sum(number(c) is not None for c in filled) >= len(filled) / 2
 
     numeric = [c for c in range(width) if mostly_numbers(columns[c])]
     has_header = len(sample) > 1 and _is_header(sample[0], numeric, body)
@@ -170,7 +174,8 @@ def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wan
             layout.roles[role] = c
     if "names" not in layout.roles and id_columns and names[id_columns[0]]:
         layout.roles["names"] = id_columns[0]
-    layout.meta = [c for c in range(width) if c not in layout.numeric and c not in layout.roles.values()]
+    spent = [c for c in layout.roles.values() if c not in id_columns]  # ids stay metadata too, to pair rows by
+    layout.meta = [c for c in range(width) if c not in layout.numeric and c not in spent]
     for role, c in layout.roles.items():
         if role not in wanted:
             say(f"{layout.name(c)!r} read as {role}")
