@@ -1,0 +1,115 @@
+"""The sample pairs: small, quick to open, what their README says, and made by their script."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relcore import samples
+from relcore.errors import InputError
+from relcore.methods import REGISTRY
+from relcore.projection import centred_unit
+from relcore.samples import list_samples, open_sample
+
+DATA = samples.ROOT.parent.parent / "shared" / "data"
+NAMES = ["banking77", "fashion", "glove", "emoji", "molecules"]
+
+
+def test_the_default_comes_first():
+    assert [s.name for s in list_samples()] == NAMES
+
+
+def test_all_of_it_is_small():
+    total = sum(f.stat().st_size for f in samples.ROOT.rglob("*") if f.is_file() and "__pycache__" not in f.parts)
+    assert total < 12e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sample_is_what_its_card_says(name):
+    card = next(s for s in list_samples() if s.name == name)
+    pair, report_x, report_y, maps = open_sample(name)
+    assert card.method in REGISTRY and card.licence and card.description.endswith(".")
+    for space, report, shape, at, title in (
+        (pair.x, report_x, card.x_shape, maps[0], card.x_title),
+        (pair.y, report_y, card.y_shape, maps[1], card.y_title),
+    ):
+        assert space.vectors.shape == shape and space.title == title
+        assert not report.set_aside and not report.warnings
+        assert at.shape == (len(space), 2) and at.dtype == np.float32
+        assert "" not in set(space.names)
+        assert card.missing == "" or card.missing in set(pair.x.labels)
+    assert len(pair.truth) == min(len(pair.x), len(pair.y)) >= card.seeds
+    if pair.x.labels is not None:
+        assert (pair.x.labels[pair.truth.x] == pair.y.labels[pair.truth.y]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_maps_are_the_principal_components(name):
+    """Against scikit-learn, and with the sign that makes the largest loading positive."""
+    PCA = pytest.importorskip("sklearn.decomposition").PCA
+    pair, _, _, maps = open_sample(name)
+    for space, at in ((pair.x, maps[0]), (pair.y, maps[1])):
+        rows = centred_unit(space.vectors).astype(np.float64)
+        pca = PCA(2, svd_solver="full").fit(rows)
+        largest = pca.components_[[0, 1], np.abs(pca.components_).argmax(1)]
+        np.testing.assert_allclose(at, pca.transform(rows) * np.sign(largest), atol=1e-3)
+
+
+def test_fashion_lacks_one_class_on_one_side():
+    pair, *_ = open_sample("fashion")
+    assert set(pair.x.labels) - set(pair.y.labels) == {"T-shirt/top"}
+    unpaired = np.setdiff1d(np.arange(len(pair.x)), pair.truth.x)
+    assert set(pair.x.labels[unpaired]) == {"T-shirt/top"}
+    assert list(pair.x.names[pair.truth.x]) == list(pair.y.names[pair.truth.y])
+
+
+def test_emoji_are_shown_as_themselves():
+    pair, *_ = open_sample("emoji")
+    at = pair.x.positions_of_name["red heart"][0]
+    assert pair.x.media[at] == "❤️" and len(set(pair.x.media)) == len(pair.x)
+
+
+def test_classes_of_the_default_sample_are_balanced():
+    pair, *_ = open_sample("banking77")
+    _, counts = np.unique(pair.x.labels, return_counts=True)
+    assert len(counts) == 77 and set(counts) == {26}
+
+
+def test_an_unknown_sample_is_named():
+    with pytest.raises(InputError, match="no sample 'nope'.*banking77, fashion"):
+        open_sample("nope")
+
+
+def test_opening_a_sample_is_quick_and_light():
+    code = (
+        "import sys, time, json\nfrom relcore.samples import list_samples, open_sample\nspent = {}\n"
+        "for s in list_samples():\n    t = time.process_time(); open_sample(s.name)\n"
+        "    spent[s.name] = time.process_time() - t\n"
+        "print(json.dumps([spent, [m for m in ('torch', 'pandas', 'sklearn', 'streamlit') if m in sys.modules]]))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    spent, heavy = json.loads(out.stdout)
+    assert heavy == []
+    assert max(spent.values()) < 0.5, spent
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"the data the samples are made from are not at {DATA}")
+def test_the_script_makes_the_samples_again(tmp_path):
+    script = Path(samples.ROOT) / "build.py"
+    subprocess.run([sys.executable, script, "--data", DATA, "--out", tmp_path], check=True, capture_output=True)
+    for name in NAMES:
+        card = (samples.ROOT / name / "sample.json").read_bytes()
+        assert (tmp_path / name / "sample.json").read_bytes() == card
+        for side in "xy":
+            with np.load(tmp_path / name / f"{side}.npz") as new, np.load(samples.ROOT / name / f"{side}.npz") as old:
+                assert new.files == old.files
+                for key in old.files:
+                    if key == "map":  # another linear algebra library may round a last digit the other way
+                        np.testing.assert_allclose(new[key], old[key], atol=2e-4)
+                    else:
+                        np.testing.assert_array_equal(new[key], old[key])

@@ -1,0 +1,307 @@
+"""Seed pairs: drawn, spread, read from files, paired up, corrupted and judged."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from relcore import seeds
+from relcore.errors import InputError
+from relcore.space import Pairs, make_space
+
+WORDS = ["the", "of", "to", "New York", "the", "left", "right", "a,b"]
+
+
+@pytest.fixture
+def two():
+    """x and y of 8 rows; row 2 of x is zero, row 5 of y has a NaN."""
+    rng = np.random.default_rng(0)
+    vx, vy = rng.normal(size=(8, 4)), rng.normal(size=(8, 3))
+    vx[2], vy[5, 0] = 0, np.nan
+    x, report_x = make_space(vx, names=WORDS, title="X")
+    y, report_y = make_space(vy, names=[w.upper() for w in WORDS], title="Y")
+    return x, y, report_x, report_y
+
+
+def ids(pairs, x, y):
+    return [(int(x.ids[i]), int(y.ids[j])) for i, j in pairs.array]
+
+
+# ------------------------------------------------------------------------------------------------------------ choosing
+
+
+def test_draws_are_seeded_nested_and_without_repeats():
+    pairs = Pairs.by_row(100)
+    small, large = seeds.draw(pairs, 15, seed=3), seeds.draw(pairs, 40, seed=3)
+    np.testing.assert_array_equal(small.array, large.array[:15])
+    assert len(set(large.x.tolist())) == 40
+    assert not np.array_equal(small.array, seeds.draw(pairs, 15, seed=4).array)
+    np.testing.assert_array_equal(small.array, seeds.draw(pairs, 15, seed=np.random.default_rng(3)).array)
+    assert len(seeds.draw(pairs, 0, seed=0)) == 0
+    with pytest.raises(InputError, match="101 seeds asked for, but only 100"):
+        seeds.draw(pairs, 101, seed=0)
+
+
+def test_every_pair_is_drawn_equally_often():
+    hits = np.zeros(10)
+    for s in range(2000):
+        hits[seeds.draw(Pairs.by_row(10), 3, seed=s).x] += 1
+    assert np.abs(hits / 2000 - 0.3).max() < 0.04  # four standard errors
+
+
+def test_farthest_point_is_the_greedy_cover():
+    rng = np.random.default_rng(0)
+    v = rng.normal(size=(60, 5)).astype(np.float32)
+    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    pairs = Pairs(np.stack([rng.permutation(60)[:40], np.arange(40)], 1))
+    found = seeds.farthest_point(v, pairs, 12, seed=1)
+    chosen = found.x.tolist()
+    assert len(set(chosen)) == 12
+    for k in range(1, 12):  # each is the candidate whose nearest chosen one is farthest
+        rest = [r for r in pairs.x.tolist() if r not in chosen[:k]]
+        nearest = {r: max(float(v[r] @ v[c]) for c in chosen[:k]) for r in rest}
+        assert nearest[chosen[k]] == pytest.approx(min(nearest.values()), abs=1e-6)
+    partner = dict(pairs.array.tolist())
+    assert [partner[i] for i in chosen] == found.y.tolist()
+    np.testing.assert_array_equal(found.array, seeds.farthest_point(v, pairs, 12, seed=1).array)
+    assert len(seeds.farthest_point(v, pairs, 40, seed=1)) == 40
+    assert len(seeds.farthest_point(v, pairs, 0, seed=1)) == 0
+
+
+def test_farthest_point_finds_one_of_each_far_cluster():
+    centres = np.eye(6)[np.arange(60) % 6]
+    v = centres + 0.05 * np.random.default_rng(0).normal(size=(60, 6))
+    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    for seed in range(5):
+        assert set(seeds.farthest_point(v, Pairs.by_row(60), 6, seed=seed).x % 6) == set(range(6))
+
+
+# ------------------------------------------------------------------------------------------------------------- pair_by
+
+
+def test_pair_by_row_drops_rows_set_aside_on_either_side(two):
+    x, y, *_ = two
+    pairs, problems = seeds.pair_by(x, y, "row")
+    assert ids(pairs, x, y) == [(i, i) for i in (0, 1, 3, 4, 6, 7)]
+    assert problems == ["1 rows of x have no partner", "1 rows of y have no partner"]
+
+
+def test_pair_by_name_is_exact_and_leaves_out_what_is_ambiguous():
+    x, _ = make_space(np.eye(5) + 1, names=["a", "b", "b", "c", "D"])
+    y, _ = make_space(np.eye(4) + 1, names=["d", "c", "b", "a"])
+    pairs, problems = seeds.pair_by(x, y, "name")
+    assert pairs.array.tolist() == [[0, 3], [3, 1]]
+    assert problems[0].startswith("1 names are shared by several rows of x (2 rows)") and "'b'" in problems[0]
+    assert problems[1:] == ["1 rows of x have no partner", "1 rows of y have no partner"]
+
+
+def test_pair_by_id_uses_the_metadata():
+    pd = pytest.importorskip("pandas")
+    x, _ = make_space(np.eye(3) + 1, meta=pd.DataFrame({"id": [30, 10, 20]}))
+    y, _ = make_space(np.eye(2) + 1, meta=pd.DataFrame({"ID": ["10", "30"]}))
+    assert seeds.pair_by(x, y, "id")[0].array.tolist() == [[0, 1], [1, 0]]
+    z, _ = make_space(np.eye(2) + 1, title="Z")
+    assert seeds.pair_by(x, z, "id") == (None, ["no column of ids in y (Z); pair by row or by name instead"])
+
+
+def test_spaces_with_no_way_to_pair(two):
+    x, y, *_ = two
+    assert seeds.pair_by(x, y, "none") == (None, [])
+    pairs, problems = seeds.pair_by(x, y, "name")
+    assert pairs is None and problems[-1] == "the two spaces have no names in common"
+    with pytest.raises(InputError, match="choose one of row, name, id, none"):
+        seeds.pair_by(x, y, "guess")
+
+
+# ---------------------------------------------------------------------------------------------------------- read_pairs
+
+
+@pytest.mark.parametrize("delimiter", ["\t", ",", ";", "  "])
+@pytest.mark.parametrize("header", ["", "x{}y\n", "row{}row\n"])
+def test_row_numbers_are_those_of_the_source_file(two, tmp_path, delimiter, header):
+    text = header.format(delimiter) + f"0{delimiter}1\n\n3{delimiter}7\n"
+    pairs, problems = seeds.read_pairs(text, *two)
+    assert ids(pairs, *two[:2]) == [(0, 1), (3, 7)] and problems == []
+    assert pairs.array.tolist() == [[0, 1], [2, 6]]  # positions, after the rows set aside
+    (tmp_path / "p.csv").write_text(text)
+    np.testing.assert_array_equal(seeds.read_pairs(tmp_path / "p.csv", *two)[0].array, pairs.array)
+
+
+def test_names_verbatim_and_mixed_with_row_numbers(two):
+    pairs, problems = seeds.read_pairs("of\tOF\nNew York\tTO\n", *two)
+    assert ids(pairs, *two[:2]) == [(1, 1), (3, 2)] and problems == []
+    pairs, _ = seeds.read_pairs('"a,b",NEW YORK\nof,"A,B"\n', *two)
+    assert ids(pairs, *two[:2]) == [(7, 3), (1, 7)]
+    pairs, _ = seeds.read_pairs("of\t4\nNew York\t7\n", *two)
+    assert ids(pairs, *two[:2]) == [(1, 4), (3, 7)]
+
+
+def test_words_that_are_not_there_are_listed_by_line_and_the_rest_accepted(two):
+    pairs, problems = seeds.read_pairs("of,OF\nnowhere,TO\nOf,TO\nright,NOPE\nNew York,TO\n", *two)
+    assert ids(pairs, *two[:2]) == [(1, 1), (3, 2)]
+    assert problems == [
+        "line 2: 'nowhere' is no name in x",
+        "line 3: 'Of' is no name in x",
+        "line 4: 'NOPE' is no name in y",
+    ]
+
+
+def test_pairs_that_name_a_row_set_aside_say_why(two):
+    pairs, problems = seeds.read_pairs("2,0\n0,5\n1,1\n", *two)
+    assert ids(pairs, *two[:2]) == [(1, 1)]
+    assert problems == [
+        "line 1: row 2 of x was set aside at load (zero norm)",
+        "line 2: row 5 of y was set aside at load (NaN or infinite)",
+    ]
+    pairs, problems = seeds.read_pairs("to,OF\nof,LEFT\nleft,TO\n", *two)
+    assert ids(pairs, *two[:2]) == [(5, 2)]
+    assert problems == [
+        "line 1: 'to' of x, row 2, was set aside at load (zero norm)",
+        "line 2: 'LEFT' of y, row 5, was set aside at load (NaN or infinite)",
+    ]
+
+
+def test_row_numbers_out_of_range(two):
+    _, problems = seeds.read_pairs("0,0\n8,1\n", *two)
+    assert problems == ["line 2: there is no row 8 in x, whose rows are 0 to 7"]
+
+
+def test_names_of_several_rows_are_refused_with_the_rows(two):
+    pairs, problems = seeds.read_pairs("the,OF\nof,THE\n", *two)
+    assert len(pairs) == 0
+    assert problems == [
+        "line 1: 'the' is the name of 2 rows of x (rows 0, 4); give the row number",
+        "line 2: 'THE' is the name of 2 rows of y (rows 0, 4); give the row number",
+    ]
+
+
+def test_a_row_in_two_pairs_keeps_the_first(two):
+    pairs, problems = seeds.read_pairs("0,1\n0,2\n3,1\n0,1\n6,6\n", *two)
+    assert ids(pairs, *two[:2]) == [(0, 1), (6, 6)]
+    assert problems == [
+        "line 2: already paired: '0' of x (line 1); the first is kept",
+        "line 3: already paired: '1' of y (line 1); the first is kept",
+        "line 4: the same pair as line 1, kept once",
+    ]
+
+
+def test_lines_of_another_width_and_empty_texts(two):
+    pairs, problems = seeds.read_pairs("0,1\n2\n3,4,5\n6,6\n", *two)
+    assert len(pairs) == 2 and problems == ["line 2: 1 columns, wanted 2", "line 3: 3 columns, wanted 2"]
+    assert seeds.read_pairs("\n", *two)[1] == ["the text holds no pairs"]
+
+
+def test_a_heading_that_is_a_pair_of_names_is_a_pair(two):
+    x, _, report_x, _ = two
+    pairs, problems = seeds.read_pairs("left right\nof of\n", x, x, report_x, report_x)
+    assert ids(pairs, x, x) == [(5, 6), (1, 1)] and problems == []
+
+
+def test_numbers_that_are_rows_and_names_at_once_are_refused_or_settled_by_a_header():
+    x, report_x = make_space(np.eye(4) + 1, names=["3", "2", "1", "0"], title="X")
+    y, report_y = make_space(np.eye(4) + 1, title="Y")  # names are the row numbers: no clash
+    with pytest.raises(InputError, match="row numbers and names of x at once"):
+        seeds.read_pairs("0,1\n3,2\n", x, y, report_x, report_y)
+    assert seeds.read_pairs("row,row\n0,1\n", x, y, report_x, report_y)[0].array.tolist() == [[0, 1]]
+    assert seeds.read_pairs("name,row\n0,1\n", x, y, report_x, report_y)[0].array.tolist() == [[3, 1]]
+
+
+def test_a_text_is_never_taken_for_a_path(two, tmp_path):
+    (tmp_path / "p.csv").write_text("0,1\n")
+    pairs, problems = seeds.read_pairs(str(tmp_path / "p.csv"), *two)
+    assert len(pairs) == 0 and problems
+    with pytest.raises(InputError, match="there is no file"):
+        seeds.read_pairs(tmp_path / "q.csv", *two)
+    np.save(tmp_path / "p.npy", np.eye(2))
+    with pytest.raises(InputError, match="p.npy is no text"):
+        seeds.read_pairs(tmp_path / "p.npy", *two)
+
+
+# ------------------------------------------------------------------------------------------------------------- corrupt
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_corruption_gives_wrong_partners_of_another_class_and_stays_unique(share):
+    pairs = seeds.draw(Pairs.by_row(50), 20, seed=0)
+    labels = np.array([str(i % 5) for i in range(50)], dtype=object)
+    bad, mask = seeds.corrupt(pairs, share, labels, 50, seed=1)
+    assert mask.sum() == share * 20
+    np.testing.assert_array_equal(bad.x, pairs.x)
+    np.testing.assert_array_equal(bad.y[~mask], pairs.y[~mask])
+    assert (labels[bad.y[mask]] != labels[pairs.y[mask]]).all()
+    assert len(set(bad.y.tolist())) == 20
+    again, _ = seeds.corrupt(pairs, share, labels, 50, seed=1)
+    np.testing.assert_array_equal(again.array, bad.array)
+
+
+def test_corruption_among_the_pairs_alone_moves_every_one():
+    for seed in range(20):  # no free row: a derangement
+        bad, mask = seeds.corrupt(Pairs.by_row(6), 1.0, None, 6, seed=seed)
+        assert mask.all() and (bad.y != bad.x).all() and sorted(bad.y) == list(range(6))
+
+
+def test_corruption_finds_the_only_way_out():
+    """Whenever a wrong partner for all exists, it is found: compared with trying every permutation."""
+    rng = np.random.default_rng(0)
+    both = 0
+    for trial in range(60):
+        labels = rng.integers(0, 3, 5).astype(str).astype(object)
+        orders = itertools.permutations(range(5))
+        possible = any(all(labels[j] != labels[i] for i, j in enumerate(order)) for order in orders)
+        if possible:
+            bad, _ = seeds.corrupt(Pairs.by_row(5), 1.0, labels, 5, seed=trial)
+            assert (labels[bad.y] != labels[bad.x]).all()
+        else:
+            with pytest.raises(InputError, match="too few rows of other classes"):
+                seeds.corrupt(Pairs.by_row(5), 1.0, labels, 5, seed=trial)
+        both += possible
+    assert 5 < both < 55
+
+
+def test_corruption_of_a_row_without_label_and_bad_shares():
+    labels = np.array(["", "", "a", "b"], dtype=object)
+    for seed in range(10):  # a row without label may be of any class: it is never a wrong partner of a labelled row
+        bad, _ = seeds.corrupt(Pairs(np.array([[0, 2]])), 1.0, labels, 4, seed=seed)
+        assert bad.y[0] == 3
+    for share in (-0.1, 1.5, float("nan")):
+        with pytest.raises(InputError, match="wanted 0 to 1"):
+            seeds.corrupt(Pairs.by_row(4), share, None, 4, seed=0)
+    with pytest.raises(InputError, match="too few rows are free"):
+        seeds.corrupt(Pairs.by_row(1), 1.0, None, 1, seed=0)
+
+
+# ------------------------------------------------------------------------------------------------------------- quality
+
+
+def test_quality_counts_ranks_classes_and_duplicates():
+    rng = np.random.default_rng(0)
+    vx = rng.normal(size=(30, 8))
+    vx[1] = vx[0]
+    vx[3] = vx[2] + vx[4]
+    labels = [f"c{i % 10}" for i in range(29)] + [""]
+    x, _ = make_space(vx, labels=labels)
+    y, _ = make_space(rng.normal(size=(30, 40)))
+    q = seeds.quality(Pairs.by_row(6), x, y)
+    assert q["count"] == 6
+    assert q["x"] == {
+        **{"dim": 8, "rank": 4, "duplicates": 2, "covered": 6, "classes": 10},
+        "uncovered": ["c6", "c7", "c8", "c9"],
+    }
+    assert q["y"] == {"dim": 40, "rank": 6, "duplicates": 0, "covered": None, "classes": None, "uncovered": None}
+    assert "6 seeds cover 6 of 10 classes of x" in q["notes"]
+    assert any("share their vector" in n for n in q["notes"])
+    assert any("span 4 dimensions" in n for n in q["notes"])
+
+
+def test_b20_fewer_seeds_than_dimensions_is_said():
+    rng = np.random.default_rng(0)
+    x, _ = make_space(rng.normal(size=(20, 64)))
+    y, _ = make_space(rng.normal(size=(20, 48)))
+    assert seeds.quality(Pairs.by_row(15), x, y)["notes"] == [
+        "15 seeds for 64 and 48 dimensions: a rotation is determined only on a 15-dimensional subspace"
+    ]
+    z, _ = make_space(rng.normal(size=(20, 4)))
+    assert seeds.quality(Pairs.by_row(15), z, z)["notes"] == []
+    assert seeds.quality(Pairs.empty(), x, y)["x"]["rank"] == 0
