@@ -28,26 +28,38 @@ def form(s: state.State) -> None:
     names = list(methods.REGISTRY)
     asked = st.query_params.get("method")
     name = st.radio(
-        "Method", names, format_func=lambda n: methods.method_class(n).title, key="method",
-        captions=[methods.method_class(n).summary for n in names], persist_state="session",
+        "Method",
+        names,
+        format_func=lambda n: methods.method_class(n).title,
+        key="method",
+        captions=[methods.method_class(n).summary for n in names],
+        persist_state="session",
         index=names.index(asked) if asked in names else 0,
-    )  # fmt: skip
+    )
     if st.query_params.get("method") != name:
         st.query_params["method"] = name
     method = forms.method_form(name)
     with st.expander("Run settings"):
         text = st.text_input(
-            "Preprocessing", ",".join(preprocess.DEFAULT), key="preprocess", persist_state="session",
-            help="Steps in order: " + "; ".join(f"**{k}**: {v}" for k, v in preprocess.STEPS.items())
+            "Preprocessing",
+            ",".join(preprocess.DEFAULT),
+            key="preprocess",
+            persist_state="session",
+            help="Steps in order: "
+            + "; ".join(f"**{k}**: {v}" for k, v in preprocess.STEPS.items())
             + ". Real encoders need centring.",
-        )  # fmt: skip
+        )
         seed = st.number_input("Random seed", 0, 2**31 - 1, 0, key="random_seed", persist_state="session")
         folds = st.select_slider(
-            "Held-out seed check", [0, 2, 3, 5], 3, key="folds", persist_state="session",
+            "Held-out seed check",
+            [0, 2, 3, 5],
+            3,
+            key="folds",
+            persist_state="session",
             format_func=lambda n: f"{n} parts" if n else "off",
             help="After the run, each part of the seeds is held out once and the rest must recover it. "
             "It costs as many further fits, and without it no run is called aligned.",
-        )  # fmt: skip
+        )
     steps, reason = (), ""
     try:
         steps = preprocess.parse_steps(text)
@@ -70,16 +82,25 @@ def form(s: state.State) -> None:
         st.error(reason)
     with st.container(horizontal=True):
         st.button(
-            "Run", type="primary", icon=":material/play_arrow:", disabled=bool(reason) or busy is not None,
-            key="run", on_click=press, args=(s, method, steps, int(seed), folds, False),
+            "Run",
+            type="primary",
+            icon=":material/play_arrow:",
+            disabled=bool(reason) or busy is not None,
+            key="run",
+            on_click=press,
+            args=(s, method, steps, int(seed), folds, False),
             help="A run of yours is going on: stop it, or queue this one." if busy else "Start in the background",
-        )  # fmt: skip
+        )
         if busy is not None:
             st.button(
-                "Queue", icon=":material/playlist_add:", disabled=bool(reason), key="queue",
-                on_click=press, args=(s, method, steps, int(seed), folds, True),
+                "Queue",
+                icon=":material/playlist_add:",
+                disabled=bool(reason),
+                key="queue",
+                on_click=press,
+                args=(s, method, steps, int(seed), folds, True),
                 help="Starts when the runs before it are done",
-            )  # fmt: skip
+            )
 
 
 def press(s: state.State, method: Method, steps, seed: int, folds: int, queue: bool) -> None:
@@ -126,9 +147,15 @@ def choose_run(s: state.State) -> None:
     if s.run_id in ids:
         st.session_state["run_choice"] = s.run_id
     st.selectbox(
-        "Run", ids, index=None, format_func=titles.get, key="run_choice", placeholder="open an earlier run",
-        label_visibility="collapsed", on_change=lambda: open_chosen(s),
-    )  # fmt: skip
+        "Run",
+        ids,
+        index=None,
+        format_func=titles.get,
+        key="run_choice",
+        placeholder="open an earlier run",
+        label_visibility="collapsed",
+        on_change=lambda: open_chosen(s),
+    )
 
 
 def open_chosen(s: state.State) -> None:

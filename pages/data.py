@@ -55,9 +55,14 @@ def invitation(s: state.State) -> None:
     if len(pairs):
         busy = runner.my_active_job(s) is not None
         if action.button(
-            "Run anchor optimisation", type="primary", icon=":material/play_arrow:", key="run_first", disabled=busy,
-            help="A run of yours is going on; see the Align page." if busy else None, width="stretch",
-        ):  # fmt: skip
+            "Run anchor optimisation",
+            type="primary",
+            icon=":material/play_arrow:",
+            key="run_first",
+            disabled=busy,
+            help="A run of yours is going on; see the Align page." if busy else None,
+            width="stretch",
+        ):
             try:
                 runner.start_default(s)
                 st.switch_page(router.ALIGN)
@@ -109,12 +114,20 @@ def own_files(s: state.State) -> None:
             with column:
                 sources[side] = source(side)
         how = st.radio(
-            "How rows correspond (used for seeds and scoring, never shown to a method)", list(PAIRINGS),
-            format_func=PAIRINGS.get, key="pairing", persist_state="session",
-        )  # fmt: skip
+            "How rows correspond (used for seeds and scoring, never shown to a method)",
+            list(PAIRINGS),
+            format_func=PAIRINGS.get,
+            key="pairing",
+            persist_state="session",
+        )
         ready = all(sources.values())
-        if st.button("Open both", type="primary", disabled=not ready, key="open_both",
-                     help=None if ready else "Choose a file on either side first"):  # fmt: skip
+        if st.button(
+            "Open both",
+            type="primary",
+            disabled=not ready,
+            key="open_both",
+            help=None if ready else "Choose a file on either side first",
+        ):
             open_both(s, sources, how)
 
 
@@ -124,15 +137,20 @@ def source(side: str) -> dict | None:
     st.markdown(f"**Space {letter}**")
     limit = st.get_option("server.maxUploadSize")
     upload = st.file_uploader(
-        f"Upload {letter} ({', '.join(formats.endings())}; at most {limit} MB)", key=f"upload_{side}",
+        f"Upload {letter} ({', '.join(formats.endings())}; at most {limit} MB)",
+        key=f"upload_{side}",
         help=f"An upload costs up to three times its size in memory. Larger files: put them below {data_root()} on "
         "the server and choose them here.",
-    )  # fmt: skip
+    )
     root = data_root()
     picked = st.selectbox(
-        f"or a file on the server, below {root}", server_files(str(root)), index=None, key=f"path_{side}",
-        placeholder="choose a file", disabled=upload is not None,
-    )  # fmt: skip
+        f"or a file on the server, below {root}",
+        server_files(str(root)),
+        index=None,
+        key=f"path_{side}",
+        placeholder="choose a file",
+        disabled=upload is not None,
+    )
     try:
         if upload is not None:
             path = keep_upload(upload)
@@ -166,10 +184,12 @@ def array_picker(side: str, path: Path) -> dict:
         return {"key": None, "names": None, "labels": None}
     shapes = {a.name: f"{a.name}  {a.shape} {a.dtype}" for a in listed}
     key = st.selectbox("Vectors", vectors, format_func=shapes.get, key=f"key_{side}_{path}")
-    names = st.selectbox("Names", [None, *others], format_func=lambda n: shapes.get(n, "as the file says"),
-                         key=f"names_{side}_{path}")  # fmt: skip
-    labels = st.selectbox("Labels", [None, *others], format_func=lambda n: shapes.get(n, "as the file says"),
-                          key=f"labels_{side}_{path}")  # fmt: skip
+    names = st.selectbox(
+        "Names", [None, *others], format_func=lambda n: shapes.get(n, "as the file says"), key=f"names_{side}_{path}"
+    )
+    labels = st.selectbox(
+        "Labels", [None, *others], format_func=lambda n: shapes.get(n, "as the file says"), key=f"labels_{side}_{path}"
+    )
     return {"key": key, "names": names, "labels": labels}
 
 
@@ -178,9 +198,12 @@ def open_both(s: state.State, sources: dict, how: str) -> None:
     for side, chosen in sources.items():
         try:
             loaded[side] = formats.load(
-                chosen["path"], key=chosen["key"], names=chosen["names"], labels=chosen["labels"],
+                chosen["path"],
+                key=chosen["key"],
+                names=chosen["names"],
+                labels=chosen["labels"],
                 title=chosen["title"],
-            )  # fmt: skip
+            )
         except InputError as e:
             st.error(f"Space {LETTERS[side]}: {e}")
     if len(loaded) < 2:
@@ -222,9 +245,10 @@ def one_report(space: Space, report: LoadReport) -> None:
     if report.set_aside:
         with st.expander(f"{len(report.set_aside):,} rows set aside"):
             st.dataframe(
-                pd.DataFrame(report.set_aside, columns=["row in the file", "reason"]), hide_index=True,
+                pd.DataFrame(report.set_aside, columns=["row in the file", "reason"]),
+                hide_index=True,
                 key=f"aside_{space.fingerprint}",
-            )  # fmt: skip
+            )
 
 
 def label_overlap(data: state.Data) -> None:

@@ -61,13 +61,24 @@ def figures(run: Run) -> None:
 def controls(s: state.State) -> tuple[str, str, int]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         way = st.segmented_control(
-            "Direction", list(WAY_NAMES), format_func=WAY_NAMES.get, default="x_to_y", required=True,
-            key="way", persist_state="session",
-        )  # fmt: skip
+            "Direction",
+            list(WAY_NAMES),
+            format_func=WAY_NAMES.get,
+            default="x_to_y",
+            required=True,
+            key="way",
+            persist_state="session",
+        )
         rule = st.segmented_control(
-            "Rule", list(RULES), format_func=RULES.get, default="nearest", required=True, key="rule",
-            persist_state="session", help="CSLS lowers the score of rows that are near to everything (hubs).",
-        )  # fmt: skip
+            "Rule",
+            list(RULES),
+            format_func=RULES.get,
+            default="nearest",
+            required=True,
+            key="rule",
+            persist_state="session",
+            help="CSLS lowers the score of rows that are near to everything (hubs).",
+        )
         target = s.data.y if way == "x_to_y" else s.data.x
         most = min(50, len(target))
         k = st.number_input("k", 1, 50, 10, key="k", persist_state="session")
@@ -103,9 +114,13 @@ def pick_query(s: state.State, arrays: dict, way: str) -> None:
                 )
         st.button("Random", icon=":material/casino:", on_click=random_query, args=(s, side))
         if f"{way}/rank" in arrays:
-            st.button("Most improved", on_click=improved_query, args=(s, arrays, way),
-                      help="The next row whose true partner rose most over the seed baseline.",
-                      disabled=f"{way}/rank_seed" not in arrays)  # fmt: skip
+            st.button(
+                "Most improved",
+                on_click=improved_query,
+                args=(s, arrays, way),
+                help="The next row whose true partner rose most over the seed baseline.",
+                disabled=f"{way}/rank_seed" not in arrays,
+            )
 
 
 def set_query(s: state.State, side: str, row_id: int) -> None:
@@ -150,8 +165,11 @@ def query_tables(s: state.State, arrays: dict, way: str, rule: str, k: int) -> N
     partner = partner_of(s, side, row)
     if partner >= 0:
         rank = int(arrays[f"{way}/rank"][row])
-        before = f", {int(arrays[f'{way}/rank_seed'][row]):,} under the seed baseline" if gain(
-            arrays, way) is not None else ""  # fmt: skip
+        before = (
+            f", {int(arrays[f'{way}/rank_seed'][row]):,} under the seed baseline"
+            if gain(arrays, way) is not None
+            else ""
+        )
         st.caption(f"True partner at rank {rank:,} of {len(target):,}{before}.")
     event = neighbour_table(s, arrays, way, rule, k, row, partner, key="there")
     if event is not None:
@@ -171,8 +189,10 @@ def neighbour_table(
     if "seed_x" in arrays:
         before = seed_ranks(arrays, way, row, found)
         table["rank by seeds"] = before
-        table["change"] = [f"▲ {b - r:,}" if b > r else f"▼ {r - b:,}" if b < r else "–"
-                           for r, b in zip(table["rank"], before, strict=True)]  # fmt: skip
+        table["change"] = [
+            f"▲ {b - r:,}" if b > r else f"▼ {r - b:,}" if b < r else "–"
+            for r, b in zip(table["rank"], before, strict=True)
+        ]
     table["score"] = arrays[f"{way}/{rule}/scores"][row, :k]
     if target.media is not None:
         table["picture"] = target.media[found]
@@ -233,9 +253,11 @@ def worst_and_ranks(s: state.State, run: Run, arrays: dict, way: str) -> None:
         if f"{way}/rank_seed" in arrays:
             shown = {"Seed": arrays[f"{way}/rank_seed"]} | shown
         st.plotly_chart(
-            rank_histogram(shown, len(target)), key="rank_histogram", config={"displayModeBar": False},
+            rank_histogram(shown, len(target)),
+            key="rank_histogram",
+            config={"displayModeBar": False},
             alt=f"Share of the {int((ranks > 0).sum()):,} queries by rank of the true partner",
-        )  # fmt: skip
+        )
         st.caption(f"n = {int((ranks > 0).sum()):,} rows with a known partner, among {len(target):,} targets.")
     with right:
         st.subheader("Worst queries", anchor=False)
@@ -247,10 +269,15 @@ def worst_and_ranks(s: state.State, run: Run, arrays: dict, way: str) -> None:
         found = arrays[f"{way}/nearest/indices"][worst, 0]
         table["finds instead"] = target.names[found]
         event = st.dataframe(
-            pd.DataFrame(table), hide_index=True, height=300, key=f"worst_{way}_{run.id}", on_select="rerun",
-            selection_mode="single-row", alt="The queries whose true partner ranks lowest",
+            pd.DataFrame(table),
+            hide_index=True,
+            height=300,
+            key=f"worst_{way}_{run.id}",
+            on_select="rerun",
+            selection_mode="single-row",
+            alt="The queries whose true partner ranks lowest",
             column_config={"rank": st.column_config.NumberColumn(width=60)},
-        )  # fmt: skip
+        )
         picked = event.selection.rows
         st.caption("The 100 whose partner ranks lowest. Pick a row to make it the query.")
         if picked:

@@ -32,15 +32,17 @@ def main() -> None:
 def choose(s: state.State) -> None:
     truth = s.data.truth
     options = list(STRATEGIES) if truth is not None else ["file"]
-    how = st.radio("How", options, format_func=STRATEGIES.get, key="seed_strategy", persist_state="session",
-                   horizontal=True)  # fmt: skip
+    how = st.radio(
+        "How", options, format_func=STRATEGIES.get, key="seed_strategy", persist_state="session", horizontal=True
+    )
     if truth is None:
         st.caption("No pairing is known for these spaces, so seeds cannot be drawn: give them below, or by hand.")
     if how == "file":
         from_file(s)
         return
-    count = st.number_input("Count", 1, len(truth), min(state.SEED_COUNT, len(truth)), key="seed_count",
-                            persist_state="session")  # fmt: skip
+    count = st.number_input(
+        "Count", 1, len(truth), min(state.SEED_COUNT, len(truth)), key="seed_count", persist_state="session"
+    )
     seed = st.number_input("Random seed", 0, 2**31 - 1, 0, key="seed_seed", persist_state="session")
     if st.button("Draw seeds", type="primary", key="draw_seeds", width="stretch"):
         if how == "random":
@@ -76,9 +78,7 @@ def stress(s: state.State) -> None:
         share = st.slider("Share of the pairs given a wrong partner", 0, 95, 0, 5, format="%d %%", key="corrupt_share")
         if st.button("Corrupt", disabled=share == 0 or not len(s.seeds.pairs), key="corrupt"):
             clean = s.seeds
-            pairs, wrong = seeds.corrupt(
-                clean.pairs, share / 100, labels_y=s.data.y.labels, m=len(s.data.y), seed=0
-            )
+            pairs, wrong = seeds.corrupt(clean.pairs, share / 100, labels_y=s.data.y.labels, m=len(s.data.y), seed=0)
             s.seeds = state.SeedSet(pairs, f"{clean.origin}, {int(wrong.sum())} corrupted", clean.corrupted | wrong)
             st.rerun()
         st.caption("Partners of another class, where there are labels. Runs made with them say so.")
@@ -112,9 +112,7 @@ def worth(quality: dict) -> list[str]:
             out.append(f"{side['duplicates']} share their vector with another seed of {letter}: they add nothing")
     rank, dims = min(quality["x"]["rank"], quality["y"]["rank"]), (quality["x"]["dim"], quality["y"]["dim"])
     if rank < max(dims):
-        out.append(
-            f"span {rank} of {dims[0]} and {dims[1]} dimensions: by themselves they fix a rotation only there"
-        )
+        out.append(f"span {rank} of {dims[0]} and {dims[1]} dimensions: by themselves they fix a rotation only there")
     return out
 
 
@@ -124,12 +122,22 @@ def table(s: state.State) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         one_each = len(chosen.x) == 1 and len(chosen.y) == 1
         st.button(
-            "Add the selected pair", icon=":material/add_link:", disabled=not one_each, key="add_pair",
-            on_click=add_selected, args=(s,),
+            "Add the selected pair",
+            icon=":material/add_link:",
+            disabled=not one_each,
+            key="add_pair",
+            on_click=add_selected,
+            args=(s,),
             help="Select one row on either map (click; hold Shift to add to the selection).",
-        )  # fmt: skip
-        st.button("Remove ticked", icon=":material/delete:", key="remove_seeds", on_click=remove_ticked, args=(s,),
-                  disabled=not len(pairs))  # fmt: skip
+        )
+        st.button(
+            "Remove ticked",
+            icon=":material/delete:",
+            key="remove_seeds",
+            on_click=remove_ticked,
+            args=(s,),
+            disabled=not len(pairs),
+        )
     if not len(pairs):
         return
     rows = {"#": np.arange(1, len(pairs) + 1), "A": x.names[pairs.x], "B": y.names[pairs.y]}
@@ -140,9 +148,14 @@ def table(s: state.State) -> None:
     if s.seeds.corrupted.any():
         rows["wrong on purpose"] = ["✗" if c else "" for c in s.seeds.corrupted]
     event = st.dataframe(
-        pd.DataFrame(rows), hide_index=True, key=table_key(s), on_select="rerun", selection_mode="multi-row",
-        alt="The seed pairs", column_config={"#": st.column_config.NumberColumn(width=40)},
-    )  # fmt: skip
+        pd.DataFrame(rows),
+        hide_index=True,
+        key=table_key(s),
+        on_select="rerun",
+        selection_mode="multi-row",
+        alt="The seed pairs",
+        column_config={"#": st.column_config.NumberColumn(width=40)},
+    )
     st.session_state["ticked_seeds"] = event.selection.rows
 
 

@@ -115,7 +115,7 @@ class Fit:
         self.snapshot: Snapshot | None = None
         self.alignment: Alignment | None = None
         self.history: list[dict] = []
-        self.held_out: list[np.ndarray] = []
+        self.folds: list[health.Fold] = []
         self.held_out_skipped = ""
         self.stopped = False
         self.fixed_map: np.ndarray | None = None
@@ -173,7 +173,7 @@ class Fit:
             self.held_out_skipped = "too few seeds remain when some are held out"
             return
         self.held_out_skipped = "stopped before the check was done"
-        ranks = []
+        checked = []
         for i, part in enumerate(parts):
             rest = seeds.take(np.setdiff1d(np.arange(len(seeds)), part))
             generator = torch.Generator().manual_seed(self.task.seed + 1 + i)
@@ -186,18 +186,8 @@ class Fit:
                     fold = end.value
                     break
                 yield self._progress(step.iteration, step.total, phase, {}, None)
-            held = seeds.take(part)
-            rows = torch.from_numpy(held.x.copy()), torch.from_numpy(held.y.copy())
-            ranks.append(
-                np.stack(
-                    [
-                        neighbors.partner_rank(fold.x, fold.y, rows[0], rows[1]).numpy(),
-                        neighbors.partner_rank(fold.y, fold.x, rows[1], rows[0]).numpy(),
-                    ],
-                    1,
-                )
-            )
-        self.held_out, self.held_out_skipped = ranks, ""
+            checked.append(health.check_fold(fold.x, fold.y, seeds.take(part), self.alignment.x, self.alignment.y))
+        self.folds, self.held_out_skipped = checked, ""
 
     def stop_early(self) -> bool:
         """Make an alignment of the last snapshot, marked as stopped. False when there is nothing to keep."""
@@ -233,9 +223,7 @@ class Fit:
         yield self._progress(2, total, "map", {}, None)
         arrays |= self._final_map()
         yield self._progress(3, total, "metrics", {}, None)
-        measured = health.measure(
-            neighbors.unit_rows(a.x), neighbors.unit_rows(a.y), self.held_out, skipped=self.held_out_skipped
-        )
+        measured = health.measure(a.x, a.y, self.folds, seeds=seeds, skipped=self.held_out_skipped)
         metrics = self._metrics(arrays, seed_x, seed_y)
         verdict = health.verdict(measured)
         yield self._progress(4, total, "done", {}, None)
@@ -340,9 +328,7 @@ class Fit:
 
     def _metrics(self, arrays, seed_x, seed_y) -> dict[str, Any] | None:
         out: dict[str, Any] = {
-            "hubness": {
-                way: hubness.skewness(arrays[f"{way}/nearest/n_k"]) for way in ("x_to_y", "y_to_x")
-            }
+            "hubness": {way: hubness.skewness(arrays[f"{way}/nearest/n_k"]) for way in ("x_to_y", "y_to_x")}
         }
         if self.scored is None or not len(self.scored):
             return out

@@ -213,7 +213,9 @@ def make_space(
     if raw.dtype.hasobject or raw.dtype.kind not in "fiub":
         raise InputError(f"{where}: holds {raw.dtype} values, wanted numbers; choose a numeric array.")
     if raw.ndim != 2:
-        raise InputError(f"{where}: the array has shape {raw.shape}, wanted two dimensions (rows, numbers of a vector).")
+        raise InputError(
+            f"{where}: the array has shape {raw.shape}, wanted two dimensions (rows, numbers of a vector)."
+        )
     n, d = raw.shape
     if n == 0 or d == 0:
         raise InputError(f"{where}: the array has shape {raw.shape}; there is nothing to align.")
@@ -244,9 +246,7 @@ def make_space(
             f"{where}: none of the {n} rows is usable ({int((~finite).sum())} with NaN or infinite numbers, "
             f"{int(zero.sum())} of norm 0). Check the file or the chosen array."
         )
-    space = Space(
-        vectors=canonical, ids=np.arange(n, dtype=np.int64), meta=meta, title=title or source, **columns
-    )
+    space = Space(vectors=canonical, ids=np.arange(n, dtype=np.int64), meta=meta, title=title or source, **columns)
     if aside:
         space = space.take(keep)
     for column in (space.vectors, space.ids, space.names):
@@ -285,7 +285,9 @@ class Pairs:
             for side, column in zip("xy", a.T, strict=True):
                 values, counts = np.unique(column, return_counts=True)
                 if (counts > 1).any():
-                    raise InputError(f"Row {values[counts > 1][0]} of {side} is in more than one pair; keep one of them.")
+                    raise InputError(
+                        f"Row {values[counts > 1][0]} of {side} is in more than one pair; keep one of them."
+                    )
         a = a.copy()
         a.flags.writeable = False
         object.__setattr__(self, "array", a)

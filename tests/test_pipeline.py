@@ -48,7 +48,9 @@ def test_scores_leave_the_seeds_out(outcome):
 
 
 def test_references_are_the_relative_representations_by_seeds_and_by_true_anchors(outcome):
-    x, y = (v.numpy() for v in (Fit(PAIR, Task(method("relative"), SEEDS)).x, Fit(PAIR, Task(method("relative"), SEEDS)).y))
+    x, y = (
+        v.numpy() for v in (Fit(PAIR, Task(method("relative"), SEEDS)).x, Fit(PAIR, Task(method("relative"), SEEDS)).y)
+    )
 
     def mrr(pairs):
         a, b = x @ x[pairs.x].T, y @ y[pairs.y].T

@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from relcore import preprocess
 from relcore.errors import InputError
 
-V = torch.from_numpy(np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32) * np.arange(1, 9) + 5)
+V = torch.from_numpy((np.random.default_rng(0).normal(size=(300, 8)) * np.arange(1, 9) + 5).astype(np.float32))
 
 
 def test_centre_then_unit():

@@ -96,9 +96,12 @@ def test_a_run_whose_process_is_gone_is_read_as_failed():
 
 def test_spaces_come_back_as_they_were_stored():
     space, report = make_space(
-        np.random.default_rng(1).normal(size=(5, 3)), names=["a", "<b>", "ü", "a", ""], labels=[1, None, 2.0, "x", "01"],
-        media=list("abcde"), title="T",
-    )  # fmt: skip
+        np.random.default_rng(1).normal(size=(5, 3)),
+        names=["a", "<b>", "ü", "a", ""],
+        labels=[1, None, 2.0, "x", "01"],
+        media=list("abcde"),
+        title="T",
+    )
     store.put_space(space, report)
     again, report_again = store.get_space(space.fingerprint)
     np.testing.assert_array_equal(again.vectors, space.vectors)
@@ -161,8 +164,13 @@ def test_records_are_plain_json_without_nan():
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 12])
 def test_tiny_spaces_run_to_the_end(n):
     pair = planted(n=n, dx=4, dy=5, extra=0)
-    run = runs.create(pair, method=method("relative"), seeds=pair.truth.take(np.arange(min(n, 2))), reports=reports(pair),
-                      preprocess=("unit",))  # fmt: skip
+    run = runs.create(
+        pair,
+        method=method("relative"),
+        seeds=pair.truth.take(np.arange(min(n, 2))),
+        reports=reports(pair),
+        preprocess=("unit",),
+    )
     list(runs.execute(run))
     assert Run.load(run.folder).analysis["x_to_y/nearest/indices"].shape == (n, n)
 

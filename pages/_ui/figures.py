@@ -86,11 +86,18 @@ def _curves(series: list[dict], total: int, dark: bool, low: float | None = None
         "grid": {"left": 44, "right": 18, "top": 44, "bottom": 40},
         "legend": {"top": 4, "textStyle": {"color": ink}, "itemHeight": 8},
         "tooltip": {"trigger": "axis", "confine": True},
-        "xAxis": {"type": "value", "min": 0, "max": max(1, total), "name": "step", "nameLocation": "middle",
-                  "nameGap": 24, **axis},
+        "xAxis": {
+            "type": "value",
+            "min": 0,
+            "max": max(1, total),
+            "name": "step",
+            "nameLocation": "middle",
+            "nameGap": 24,
+            **axis,
+        },
         "yAxis": {"type": "value", **({} if low is None else {"min": low, "max": high}), **axis},
         "series": series,
-    }  # fmt: skip
+    }
 
 
 def rank_histogram(ranks: dict[str, np.ndarray], m: int) -> go.Figure:
@@ -102,8 +109,14 @@ def rank_histogram(ranks: dict[str, np.ndarray], m: int) -> go.Figure:
     for (title, values), colour in zip(ranks.items(), (GREY, "#0072B2"), strict=False):
         counts, _ = np.histogram(values[values > 0], bins=edges)
         share = counts / max(1, counts.sum())
-        figure.add_bar(name=title, x=names, y=share, marker_color=colour, customdata=counts,
-                       hovertemplate="rank %{x}: %{customdata:,} rows (%{y:.1%})<extra>" + title + "</extra>")  # fmt: skip
+        figure.add_bar(
+            name=title,
+            x=names,
+            y=share,
+            marker_color=colour,
+            customdata=counts,
+            hovertemplate="rank %{x}: %{customdata:,} rows (%{y:.1%})<extra>" + title + "</extra>",
+        )
     figure.update_layout(barmode="group", yaxis_tickformat=".0%", xaxis_title="rank of the true partner")
     return finish(figure, height=260)
 

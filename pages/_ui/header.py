@@ -8,7 +8,6 @@ import streamlit as st
 
 from pages._ui import router, state
 
-
 # Streamlit leaves six rem above the first element and writes titles for reports; a tool wants its map above the fold.
 STYLE = """<style>
 .stMainBlockContainer { padding-top: 4.4rem; padding-bottom: 2rem; }
@@ -35,9 +34,7 @@ def show() -> None:
                 f":material/select_all: {len(chosen.x):,} + {len(chosen.y):,} selected",
                 help=f"From {chosen.origin}. Rows are selected by id and stay selected on every page.",
             )
-            st.button(
-                "Clear", key="clear_selection", shortcut="Esc", on_click=s.selection.clear, type="tertiary"
-            )
+            st.button("Clear", key="clear_selection", shortcut="Esc", on_click=s.selection.clear, type="tertiary")
         if s.selection.past:
             st.button("Undo", key="undo_selection", on_click=s.selection.undo, type="tertiary")
     if s.notice:
@@ -60,7 +57,9 @@ def _run_badge(s: state.State) -> None:
         if live is not None and (shot := live.snapshot()).active:
             step = f" {shot.step} of {shot.total}" if shot.total else ""
             st.page_link(
-                router.ALIGN, label=f"run: {plain(run.title)} · {shot.status}{step}", icon=":material/progress_activity:"
+                router.ALIGN,
+                label=f"run: {plain(run.title)} · {shot.status}{step}",
+                icon=":material/progress_activity:",
             )
         else:
             older = "" if state.is_of_data(run, s.data) else " · older data"

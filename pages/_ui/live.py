@@ -74,10 +74,21 @@ def _controls(job, shot: JobSnapshot) -> None:
         if shot.status == "paused":
             st.button("Resume", icon=":material/play_arrow:", on_click=job.resume, key="resume")
         else:
-            st.button("Pause", icon=":material/pause:", on_click=job.pause, key="pause",
-                      disabled=shot.status != "running" or shot.cancelling)  # fmt: skip
-        st.button("Stop", icon=":material/stop:", on_click=job.cancel, key="stop", disabled=shot.cancelling,
-                  help="Ends the run at its next step and keeps the partial result")  # fmt: skip
+            st.button(
+                "Pause",
+                icon=":material/pause:",
+                on_click=job.pause,
+                key="pause",
+                disabled=shot.status != "running" or shot.cancelling,
+            )
+        st.button(
+            "Stop",
+            icon=":material/stop:",
+            on_click=job.cancel,
+            key="stop",
+            disabled=shot.cancelling,
+            help="Ends the run at its next step and keeps the partial result",
+        )
         st.caption(f"{shot.elapsed:.0f} s")
 
 
@@ -91,14 +102,24 @@ def _curves(run: Run, curves: dict, total: int) -> None:
         if scores is None:
             st.caption("The first figures appear with the first step.")
         else:
-            st.markdown("**Retrieval on the way**", help="On at most 1,000 pairs that are no seeds. Dashed: what the "
-                        "seeds alone give. Dotted: what as many true pairs give.")  # fmt: skip
-            st.echarts_chart(scores, key="live_scores", height=250,
-                             alt="Mean reciprocal rank both ways over the steps, with the seed baseline")  # fmt: skip
+            st.markdown(
+                "**Retrieval on the way**",
+                help="On at most 1,000 pairs that are no seeds. Dashed: what the "
+                "seeds alone give. Dotted: what as many true pairs give.",
+            )
+            st.echarts_chart(
+                scores,
+                key="live_scores",
+                height=250,
+                alt="Mean reciprocal rank both ways over the steps, with the seed baseline",
+            )
     with right:
         if quantities is not None:
-            st.markdown("**What the method reports**", help="Each line is scaled by its own largest value. A low loss "
-                        "is no sign of success: it is lowest when anchors have collapsed.")  # fmt: skip
+            st.markdown(
+                "**What the method reports**",
+                help="Each line is scaled by its own largest value. A low loss "
+                "is no sign of success: it is lowest when anchors have collapsed.",
+            )
             st.echarts_chart(quantities, key="live_quantities", height=250, alt="Loss and other quantities")
 
 
@@ -159,8 +180,13 @@ def curves_of(history: pd.DataFrame) -> dict[str, tuple[list, list]]:
 def _health(r: dict) -> None:
     h = r["health"]
     with st.container(horizontal=True):
-        st.metric("Mutual neighbours", f"{h['mutual_rate']:.1%}", border=True, width=200,
-                  help=f"Rows that are each other's nearest across the spaces; chance {h['mutual_chance']:.2%}")  # fmt: skip
+        st.metric(
+            "Mutual neighbours",
+            f"{h['mutual_rate']:.1%}",
+            border=True,
+            width=200,
+            help=f"Rows that are each other's nearest across the spaces; chance {h['mutual_chance']:.2%}",
+        )
 
 
 def _anchors(s: state.State, run: Run) -> None:

@@ -63,9 +63,15 @@ def twin(
         for side, space, xy, colour in zip(SIDES, (data.x, data.y), coordinates, colours(data), strict=True)
     ]
     linked_map(
-        panels, key=key, selection=(chosen.x, chosen.y), partner=(link.x_to_y, link.y_to_x), links=links, view=view,
-        height=height, on_change=partial(_take, s, LETTERS, on_click),
-    )  # fmt: skip
+        panels,
+        key=key,
+        selection=(chosen.x, chosen.y),
+        partner=(link.x_to_y, link.y_to_x),
+        links=links,
+        view=view,
+        height=height,
+        on_change=partial(_take, s, LETTERS, on_click),
+    )
 
 
 def _take(s: state.State, names: dict, on_click, event: MapEvent) -> None:
@@ -85,8 +91,15 @@ def _take(s: state.State, names: dict, on_click, event: MapEvent) -> None:
 
 def seed_map(s: state.State) -> None:
     """The twin map with the seed pairs numbered."""
-    twin(s, state.maps(s.data), "seeds numbered", key="seed_map", view=f"pca {s.data.key}", height=420,
-         links=s.seeds.pairs.array)  # fmt: skip
+    twin(
+        s,
+        state.maps(s.data),
+        "seeds numbered",
+        key="seed_map",
+        view=f"pca {s.data.key}",
+        height=420,
+        links=s.seeds.pairs.array,
+    )
     hints(s)
 
 
@@ -98,9 +111,14 @@ def joint_map(s: state.State, run: Run, map_x: np.ndarray, map_y: np.ndarray, wh
         for side, space, xy, colour in zip(SIDES, (data.x, data.y), (map_x, map_y), colours(data), strict=True)
     ]
     linked_map(
-        panels, key=key, joint=True, selection=(chosen.x, chosen.y), view=f"run {run.id}", height=440,
+        panels,
+        key=key,
+        joint=True,
+        selection=(chosen.x, chosen.y),
+        view=f"run {run.id}",
+        height=440,
         on_change=partial(_take_joint, s),
-    )  # fmt: skip
+    )
     st.caption(
         f"Common frame of run {run.title}, {what}: A as circles, B as crosses, fixed by the side that does not move."
     )
@@ -122,9 +140,14 @@ def _take_joint(s: state.State, event: MapEvent) -> None:
 def retrieval_map(s: state.State, run: Run, arrays: dict, way: str, rule: str, k: int) -> None:
     """Query and neighbours on the aligned maps; a click makes the row the query."""
     frame = st.segmented_control(
-        "Map", ["aligned", "each by itself"], default="aligned", required=True, key="retrieval_frame",
-        persist_state="session", label_visibility="collapsed",
-    )  # fmt: skip
+        "Map",
+        ["aligned", "each by itself"],
+        default="aligned",
+        required=True,
+        key="retrieval_frame",
+        persist_state="session",
+        label_visibility="collapsed",
+    )
     aligned = frame == "aligned"
     coordinates = (arrays["map_x"], arrays["map_y"]) if aligned else state.maps(s.data)
     side = "x" if way == "x_to_y" else "y"
@@ -136,12 +159,18 @@ def retrieval_map(s: state.State, run: Run, arrays: dict, way: str, rule: str, k
     pairs[0, query_column] = row
     pairs[1:, 1 - query_column] = found
     twin(
-        s, coordinates, f"aligned by {run.title}" if aligned else "principal components", key="retrieval_map",
-        view=f"{frame} {run.id}", links=pairs, height=420, on_click=partial(_make_query, s),
-    )  # fmt: skip
+        s,
+        coordinates,
+        f"aligned by {run.title}" if aligned else "principal components",
+        key="retrieval_map",
+        view=f"{frame} {run.id}",
+        links=pairs,
+        height=420,
+        on_click=partial(_make_query, s),
+    )
     st.caption(
-        f"1 is the query in {space.title}, 2 to {1 + len(found)} its {len(found)} nearest in {target.title}, best first. "
-        "Click a point to make it the query."
+        f"1 is the query in {space.title}, 2 to {1 + len(found)} its {len(found)} nearest in {target.title}, best "
+        "first. Click a point to make it the query."
     )
 
 

@@ -25,14 +25,19 @@ def metrics_table(title: str, metrics: dict) -> None:
     rows = []
     for way in WAY_NAMES:
         for name, values in _named(title, metrics, references):
-            rows.append({"direction": WAY_NAMES[way], "anchors": name}
-                        | {COLUMNS[c]: values[way][c] for c in COLUMNS if c in values[way]})  # fmt: skip
+            rows.append(
+                {"direction": WAY_NAMES[way], "anchors": name}
+                | {COLUMNS[c]: values[way][c] for c in COLUMNS if c in values[way]}
+            )
     n = metrics["x_to_y"]["n"]
     format_of = {c: st.column_config.NumberColumn(format="%.3f", help=HELP[c]) for c in HELP}
     st.dataframe(
-        pd.DataFrame(rows), hide_index=True, column_config=format_of, key="metrics_table",
+        pd.DataFrame(rows),
+        hide_index=True,
+        column_config=format_of,
+        key="metrics_table",
         alt="Retrieval metrics of the run and its references, both directions",
-    )  # fmt: skip
+    )
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"n = {n:,} true pairs that are no seeds, ranked among all rows of the target space.")
         with st.popover("How is this computed?", type="tertiary"):

@@ -50,7 +50,15 @@ def param(
     only_if : ``(field, values)``: the field matters only while the named field has one of the values.
     """
     meta = dict(
-        help=help, low=low, high=high, choices=choices, unit=unit, source=source, advanced=advanced, log=log, only_if=only_if
+        help=help,
+        low=low,
+        high=high,
+        choices=choices,
+        unit=unit,
+        source=source,
+        advanced=advanced,
+        log=log,
+        only_if=only_if,
     )
     return field(default=default, metadata=meta)
 
@@ -167,9 +175,7 @@ class Method(ABC):
         device : where to compute. Results are returned on the CPU.
         """
 
-    def fit(
-        self, x: Tensor, y: Tensor, seeds: Pairs, *, generator: TorchGenerator, device: str = "cpu"
-    ) -> Alignment:
+    def fit(self, x: Tensor, y: Tensor, seeds: Pairs, *, generator: TorchGenerator, device: str = "cpu") -> Alignment:
         """Drain :meth:`steps` and return the alignment, with its history."""
         import pandas as pd
 
