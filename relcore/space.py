@@ -219,7 +219,7 @@ def make_space(
     n, d = raw.shape
     if n == 0 or d == 0:
         raise InputError(f"{where}: the array has shape {raw.shape}; there is nothing to align.")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         canonical = np.ascontiguousarray(raw, dtype=np.float32)
     if copy and np.may_share_memory(canonical, raw):
         canonical = canonical.copy()  # a later write to the caller's array must not reach a frozen space
@@ -235,7 +235,8 @@ def make_space(
     finite = np.isfinite(canonical).all(1)
     norms = np.zeros(n)
     for i in range(0, n, 65536):
-        norms[i : i + 65536] = np.linalg.norm(canonical[i : i + 65536].astype(np.float64), axis=1)
+        with np.errstate(invalid="ignore"):  # a NaN in the file may be a signalling one
+            norms[i : i + 65536] = np.linalg.norm(canonical[i : i + 65536].astype(np.float64), axis=1)
     zero = finite & (norms == 0)
     aside = [SetAside(int(r), "zero norm" if zero[r] else "NaN or infinite") for r in np.flatnonzero(~finite | zero)]
     keep = np.flatnonzero(finite & ~zero)

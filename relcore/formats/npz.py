@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,7 @@ from relcore.formats.base import (
     display,
     shown,
 )
-from relcore.formats.sniff import zip_members
+from relcore.formats.sniff import ZIP_ERRORS, zip_members
 
 NAME = "npz"
 ENDINGS = (".npz",)
@@ -95,9 +94,9 @@ def _open(path: Path) -> Iterator[_Archive]:
     try:
         with zipfile.ZipFile(path) as z:
             yield _Archive(path, z)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as e:
-        if isinstance(e, InputError):
-            raise
+    except InputError:
+        raise
+    except ZIP_ERRORS as e:
         raise InputError(f"{path.name} is damaged ({e}); write or download it again.") from None
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 from relcore.errors import InputError
@@ -13,6 +14,9 @@ from relcore.formats.base import pickle_refusal
 
 HEAD = 4096
 _AS_NPY = "save the vectors with np.save and load that .npy file"
+
+# what zipfile lets through on damaged bytes, beside its own error
+ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError, LookupError, struct.error)
 
 _PICKLE = re.compile(rb"\x80[\2-\5]|\([dli]p?\d*\n|c[a-z_.]+\n\w+\n|[]}(]q.")
 
@@ -75,7 +79,7 @@ def zip_members(path: Path) -> list[str]:
     try:
         with zipfile.ZipFile(path) as z:
             return z.namelist()
-    except (zipfile.BadZipFile, OSError):
+    except ZIP_ERRORS:
         return []
 
 

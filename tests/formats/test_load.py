@@ -275,6 +275,26 @@ def test_an_array_beyond_the_memory_cap(tmp_path, rows, monkeypatch):
     refused(tmp_path / "a.npz", "GiB", ".npy")
 
 
+@pytest.mark.parametrize("save_as", [np.save, np.savez, np.savez_compressed])
+def test_damaged_files_are_refused_in_words_wherever_the_damage_is(save_as, rows):
+    buffer, rng = io.BytesIO(), np.random.default_rng(0)
+    save_as(buffer, rows[:5])
+    whole = buffer.getvalue()
+    damaged = [whole[:cut] for cut in range(1, len(whole))]
+    for _ in range(400):
+        data = bytearray(whole)
+        for at in rng.integers(0, len(data), 4):
+            data[at] = rng.integers(256)
+        damaged.append(bytes(data))
+    refusals = 0
+    for data in damaged:
+        try:  # damage within the numbers of a .npy cannot be seen; anything else must be an InputError
+            load_bytes(data, "a.npy" if save_as is np.save else "a.npz")
+        except InputError as e:
+            refusals += bool(str(e))
+    assert refusals > len(whole) / 2
+
+
 def test_a_small_constant_array_is_no_bomb(tmp_path):
     np.savez_compressed(tmp_path / "a.npz", v=np.ones((5000, 20)))
     assert load(tmp_path / "a.npz")[1].rows_used == 5000
