@@ -12,7 +12,8 @@ const HOVER_PIXELS = 12;
 const DOUBLE_CLICK_MS = 350;
 const GLIDE_MS = 300;
 const FRAME_GAP = 8;
-const MAX_GLYPHS = 350; // characters are drawn instead of dots while no more than this are in view
+const GLYPH_PIXELS = 19;
+const MAX_GLYPH_CANDIDATES = 6000; // with more points in view there is no room to read characters
 const GREY_PASS = 0, COLOUR_PASS = 1, SELECTED_PASS = 2;
 
 // ---------------------------------------------------------------------------------------------------- reading bytes
@@ -22,7 +23,7 @@ const ARRAY_TYPES = {
 };
 
 /** Header and a function that turns one of its array entries into a typed array. */
-function readPayload(bytes) {
+function readBlock(bytes) {
   const copy = bytes.slice(); // typed arrays need an aligned start
   const headerLength = new DataView(copy.buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(copy.subarray(4, 4 + headerLength)));
@@ -32,6 +33,16 @@ function readPayload(bytes) {
     return new Type(copy.buffer, start + entry.at, entry.bytes / Type.BYTES_PER_ELEMENT);
   };
   return { header, read };
+}
+
+// What stays the same from run to run comes by a second, invisible mount of this component, once; the picture names it
+// by its digest. Either may arrive first.
+const stores = new Map(); // by the map's key: { id, read }
+const liveMaps = new Set();
+
+function publish(block) {
+  stores.set(block.header.store, { id: block.header.id, read: block.read });
+  for (const map of liveMaps) map.retry();
 }
 
 /** Texts that are decoded only when asked for. */
@@ -398,10 +409,21 @@ class LinkedMap {
 
   // --- data from Python
 
-  set(bytes, setState) {
-    const started = performance.now();
+  /** Take a picture, or keep it until the arrays it speaks of are there. */
+  receive(block, setState) {
     this.setState = setState;
-    const { header, read } = readPayload(bytes);
+    const store = stores.get(block.header.arrays.store);
+    const ready = store?.id === block.header.arrays.id;
+    this.postponed = ready ? null : block;
+    if (ready) this.set(block.header, (entry) => (entry.in === 'arrays' ? store : block).read(entry));
+  }
+
+  retry() {
+    if (this.postponed) this.receive(this.postponed, this.setState);
+  }
+
+  set(header, read) {
+    const started = performance.now();
     this.header = header;
     this.stage.style.height = `${header.height}px`;
     this.glCanvas.setAttribute('aria-label', header.alt);
@@ -413,10 +435,9 @@ class LinkedMap {
     const paletteChanged = this.paletteId !== header.palette.id;
     this.paletteId = header.palette.id;
     this.panels = header.panels.map((entry, i) => this.readPanel(entry, read, i, before[i]));
-    if (before.length !== this.panels.length || header.panels.some((e, i) => e.codes.id !== before[i]?.codesId)) {
-      if (JSON.stringify(header.legend.names) !== this.legendNames) this.only.clear();
-    }
-    this.legendNames = JSON.stringify(header.legend.names);
+    const classes = JSON.stringify(header.legend.names);
+    if (classes !== this.classes) this.only.clear(); // what was isolated may not be there any more
+    this.classes = classes;
     this.acknowledge(header.ack);
     this.layOut(before);
     this.startGlide(before);
@@ -695,25 +716,27 @@ class LinkedMap {
     ink.restore();
   }
 
-  /** Characters in place of dots, once so few are in view that they can be read. */
+  /** Characters in place of dots wherever there is room for one; the nearer one looks, the more of them. */
   drawGlyphs() {
+    const anySelected = this.counters.selected.some((n) => n > 0);
     for (const panel of this.panels) {
       if (!panel.media) continue;
       const frame = this.frameOf(panel.index);
-      const visible = this.visibleIn(frame, panel, MAX_GLYPHS);
+      const visible = this.visibleIn(frame, panel, MAX_GLYPH_CANDIDATES);
       if (!visible) continue;
-      const anySelected = this.counters.selected.some((n) => n > 0);
+      const taken = new Set();
       this.inFrame(frame, () => {
-        const size = visible.length < 80 ? 24 : 17;
-        this.ink.font = `${size}px system-ui, sans-serif`;
+        this.ink.font = `${GLYPH_PIXELS}px "Noto Color Emoji", "Apple Color Emoji", "Segoe UI Emoji", sans-serif`;
         this.ink.textAlign = 'center';
         this.ink.textBaseline = 'middle';
         this.ink.fillStyle = this.colours.text;
         for (const i of visible) {
           const [x, y] = this.pixelsOf(panel, i);
+          const glyph = glyphOf(panel, i);
+          if (!glyph || !claim(taken, x, y)) continue;
           const shown = !this.only.size || this.only.has(panel.codes[i]);
           this.ink.globalAlpha = (anySelected && !panel.selected[i]) || !shown ? 0.2 : 1;
-          this.ink.fillText(panel.media(i), x, y);
+          this.ink.fillText(glyph, x, y + 1);
         }
       });
     }
@@ -896,7 +919,7 @@ class LinkedMap {
     ramp.style.background = `linear-gradient(to right, ${stops.join(', ')})`;
     const nodes = [element('span', 'what', legend.title), element('span', '', number(legend.low)), ramp];
     nodes.push(element('span', '', number(legend.high)));
-    if (legend.missing) nodes.push(markerIcon(0, this.rgb(256)), element('span', '', '(none)'));
+    if (legend.missing) nodes.push(markerIcon(this.markers[256], this.rgb(256)), element('span', '', '(none)'));
     return nodes;
   }
 
@@ -912,7 +935,7 @@ class LinkedMap {
     const nodes = [element('span', 'what', legend.title)];
     nodes.push(...named.filter((i) => i !== none).map((i) => entry(legend.names[i], [i], this.markers[i])));
     if (rest.length) nodes.push(entry(`other (${count(rest.length)} classes)`, rest, 0));
-    if (totals[none]) nodes.push(entry(legend.names[none], [none], 0));
+    if (totals[none]) nodes.push(entry(legend.names[none], [none], this.markers[none]));
     if (rest.length) nodes.push(this.legendSearch(legend, used));
     return nodes;
   }
@@ -1171,7 +1194,7 @@ class LinkedMap {
 
   showTip(point, at) {
     const panel = this.panels[point.panel];
-    this.tipGlyph.textContent = panel.media ? panel.media(point.i) : '';
+    this.tipGlyph.textContent = glyphOf(panel, point.i);
     this.tipName.textContent = panel.names ? panel.names(point.i) : `row ${panel.ids[point.i]}`;
     this.tipMore.textContent = this.describe(panel, point.i);
     this.tip.style.display = 'block';
@@ -1189,6 +1212,8 @@ class LinkedMap {
       const value = panel.values[i];
       const text = Number.isNaN(value) ? '(none)' : number(legend.low + value * (legend.high - legend.low));
       parts.push(`${legend.title || 'value'}: ${text}`);
+    } else if (legend.kind === 'value') {
+      parts.push(`${legend.title || 'value'}: (none)`);
     } else if (legend.names.length > 2 || panel.codes[i] === legend.names.length - 1) {
       parts.push(`${legend.title || 'label'}: ${legend.names[panel.codes[i]]}`);
     }
@@ -1296,6 +1321,24 @@ function within(frame, [x, y]) {
   return x >= frame.x && x < frame.x + frame.width && y >= frame.y && y < frame.y + frame.height;
 }
 
+/** True, once, for the first glyph of a neighbourhood: later ones would lie on top of it. */
+function claim(taken, x, y) {
+  const column = Math.floor(x / GLYPH_PIXELS), row = Math.floor(y / GLYPH_PIXELS);
+  for (let dx = -1; dx <= 1; dx++) {
+    for (let dy = -1; dy <= 1; dy++) if (taken.has(`${column + dx},${row + dy}`)) return false;
+  }
+  taken.add(`${column},${row}`);
+  return true;
+}
+
+const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
+
+/** The point's character; media that are longer texts or paths have none. */
+function glyphOf(panel, i) {
+  const text = panel.media?.(i) ?? '';
+  return text.length <= 16 && [...graphemes.segment(text)].length === 1 ? text : '';
+}
+
 function positionsAt(panel, mix) {
   if (mix >= 1 || !panel.from) return panel.xy;
   return panel.xy.map((v, k) => panel.from[k] + (v - panel.from[k]) * mix);
@@ -1337,15 +1380,22 @@ function expose(map) {
 }
 
 export default function ({ data, parentElement, setStateValue }) {
+  const block = readBlock(data instanceof Uint8Array ? data : new Uint8Array(data));
+  if (block.header.publish) {
+    publish(block);
+    return () => stores.delete(block.header.store);
+  }
   let map = maps.get(parentElement);
   if (!map) {
     map = new LinkedMap(parentElement.querySelector('.map'));
     maps.set(parentElement, map);
+    liveMaps.add(map);
     expose(map);
   }
-  if (data) map.set(data instanceof Uint8Array ? data : new Uint8Array(data), setStateValue);
+  map.receive(block, setStateValue);
   return () => {
     maps.delete(parentElement);
+    liveMaps.delete(map);
     map.destroy();
   };
 }

@@ -21,7 +21,7 @@ import json
 import struct
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ MAX_NAME = 160  # characters of a name sent for the hover label; a longer one en
 MAX_PENDING = 50  # events the browser may hand over in one go
 SCENES_KEPT = 4  # a lasso may be drawn on a picture that has just been replaced
 NAMES_KEPT = 8
+NONE_MARKER = 7  # a ring: rows without a label
 
 _HERE = Path(__file__).parent
 _component = st.components.v2.component(
@@ -70,7 +71,8 @@ class Panel:
     colour : see ``pages._ui.colours``; None draws all points alike.
     names : text of the hover label, one a point, or a function of the id. An array that is the same object on every
         run is encoded once.
-    media : one character (or emoji) a point, drawn in its place when there is room, or None.
+    media : one character (or emoji) a point, drawn in its place where there is room, or None. Longer texts and paths
+        are not drawn.
 
     Raises
     ------
@@ -170,10 +172,11 @@ def linked_map(
     scene = _Scene.of(panels, partner, joint)
     memory.remember(scene, _masks(panels, selection))
 
-    payload = _pack(
+    picture, arrays = _pack(
         scene,
         panels,
         memory,
+        store=key,
         links=_checked_links(panels, links),
         link_lines=link_lines,
         view=view,
@@ -183,7 +186,11 @@ def linked_map(
         alt=alt or _alt_text(panels, joint),
     )
     callback = partial(_before_script, key, on_change) if on_change else _nothing
-    result = _component(data=payload, key=key, on_events_change=callback)
+    with st.container(gap=None):
+        result = _component(data=picture, key=key, on_events_change=callback)
+        # Mounted a second time without a look of its own: what stays the same from run to run travels apart from what
+        # changes, and Streamlit sends a message the browser already has only once.
+        _component(data=arrays, key=f"{key}-arrays")
     if on_change is None:
         memory.read(result.get("events"))
     return memory.take_answer()
@@ -226,7 +233,7 @@ class _Scene:
 
     @classmethod
     def of(cls, panels: tuple[Panel, ...], partner: tuple[np.ndarray | None, ...], joint: bool) -> _Scene:
-        legend = _Legend.of([p.colour if p.colour is not None else plain_colours(len(p.xy)) for p in panels])
+        legend = _Legend.of(panels)
         digest = hashlib.blake2b(repr((joint, legend.names)).encode(), digest_size=8)
         for panel, other, codes in zip(panels, partner, legend.codes, strict=True):
             for array in (panel.xy, panel.ids, codes, other):
@@ -332,7 +339,7 @@ def _checked_polygon(raw: Any) -> np.ndarray | None:
 
 
 def _memory(key: str) -> _Memory:
-    return st.session_state.setdefault(f"{key}__memory", _Memory())
+    return st.session_state.setdefault(f"{key}-memory", _Memory())
 
 
 def _before_script(key: str, on_change: Callable[[MapEvent], Any]) -> None:
@@ -363,24 +370,34 @@ class _Legend:
     header: dict
 
     @classmethod
-    def of(cls, colourings: list[Colouring]) -> _Legend:
-        if all(isinstance(c, ValueColours) for c in colourings):
-            return cls._of_values(colourings)
-        plain = [c if isinstance(c, CategoryColours) else plain_colours(len(c.values)) for c in colourings]
-        return cls._of_categories(plain)
+    def of(cls, panels: tuple[Panel, ...]) -> _Legend:
+        given = [p.colour for p in panels if p.colour is not None]
+        if not given:
+            return cls._of_categories([plain_colours(len(p.xy)) for p in panels])
+        if all(isinstance(c, ValueColours) for c in given):
+            return cls._of_values([_values_or_none(p, given[0]) for p in panels])
+        if all(isinstance(c, CategoryColours) for c in given):
+            return cls._of_categories([p.colour or CategoryColours(_no_codes(p), (), ()) for p in panels])
+        raise InputError("One panel is coloured by class and the other by number; colour both by the same thing.")
 
     @classmethod
     def _of_values(cls, colourings: list[ValueColours]) -> _Legend:
+        first = colourings[0]
+        for c in colourings:
+            if (c.low, c.high, c.colormap) != (first.low, first.high, first.colormap):
+                raise InputError(
+                    f"The panels' numbers run from {first.low:g} to {first.high:g} and from {c.low:g} to {c.high:g}; "
+                    "the same colour must mean the same number: give both the same low, high and colour map."
+                )
         codes = []
         for c in colourings:
             missing = np.isnan(c.values)
-            level = np.rint(np.where(missing, 0, c.values) * 255).astype(np.uint16)
+            level = np.rint(np.where(missing, 0, c.values) * 255)
             codes.append(np.where(missing, 256, level).astype(np.uint16))
-        first = colourings[0]
         colours = np.vstack([colour_table(first.colormap), [hex_to_rgb(NONE_COLOUR)]]).astype(np.uint8)
         header = {"kind": "value", "title": first.title, "low": first.low, "high": first.high}
         header["missing"] = any(bool((c == 256).any()) for c in codes)
-        return cls(tuple(codes), (), colours, (0,) * 257, header)
+        return cls(tuple(codes), (), colours, (0,) * 256 + (NONE_MARKER,), header)
 
     @classmethod
     def _of_categories(cls, colourings: list[CategoryColours]) -> _Legend:
@@ -396,7 +413,7 @@ class _Legend:
         names = tuple(name for name, _, _ in entries) + (NONE_NAME,)
         hexes = [colour for _, colour, _ in entries] + [NONE_COLOUR]
         colours = np.array([hex_to_rgb(h) for h in hexes], dtype=np.uint8)
-        markers = tuple(marker for _, _, marker in entries) + (0,)
+        markers = tuple(marker for _, _, marker in entries) + (NONE_MARKER,)
         header = {
             "kind": "category",
             "title": next((c.title for c in colourings if c.title), ""),
@@ -407,53 +424,65 @@ class _Legend:
         return cls(tuple(codes), names, colours, markers, header)
 
 
-class _Body:
-    """Arrays end to end, each on a multiple of 8 bytes, with a table of where they are and what they hold."""
+class _Block:
+    """Arrays end to end, each on a multiple of 8 bytes, behind a JSON header that says where they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.parts: list[bytes] = []
         self.length = 0
+        self.digest = hashlib.blake2b(digest_size=8)
 
     def add(self, array: np.ndarray) -> dict:
-        block = np.ascontiguousarray(array).tobytes()
-        entry = {"type": array.dtype.str[1:], "at": self.length, "bytes": len(block)}
-        entry["id"] = hashlib.blake2b(block, digest_size=8).hexdigest()
-        self.parts += [block, b"\0" * (-len(block) % 8)]
-        self.length += len(block) + -len(block) % 8
-        return entry
+        data = np.ascontiguousarray(array).tobytes()
+        content = hashlib.blake2b(data, digest_size=8)
+        self.digest.update(content.digest())
+        entry = {"in": self.name, "type": array.dtype.str[1:], "at": self.length, "bytes": len(data)}
+        self.parts += [data, b"\0" * (-len(data) % 8)]
+        self.length += len(data) + -len(data) % 8
+        return {**entry, "id": content.hexdigest()}
+
+    def to_bytes(self, header: dict) -> bytes:
+        """Header length (uint32), header (JSON), then the arrays."""
+        text = json.dumps(header).encode()
+        text += b" " * (-(4 + len(text)) % 8)
+        return b"".join([struct.pack("<I", len(text)), text, *self.parts])
 
 
-def _pack(scene: _Scene, panels: tuple[Panel, ...], memory: _Memory, *, links: np.ndarray | None, **settings) -> bytes:
-    """Header length (uint32), header (JSON), then the arrays it describes."""
-    body = _Body()
+def _pack(
+    scene: _Scene, panels: tuple[Panel, ...], memory: _Memory, *, store: str, links: np.ndarray | None, **settings
+) -> tuple[bytes, bytes]:
+    """The picture (header, selection, and what else changes) and the arrays it refers to by their digest."""
+    picture, arrays = _Block("picture"), _Block("arrays")
     header = {
         "scene": scene.id,
         "ack": memory.seen,
         "joint": scene.joint,
-        "palette": body.add(scene.legend.colours),
-        "markers": body.add(np.array(scene.legend.markers, dtype=np.uint8)),
+        "palette": picture.add(scene.legend.colours),
+        "markers": picture.add(np.array(scene.legend.markers, dtype=np.uint8)),
         "legend": scene.legend.header,
-        "panels": [_pack_panel(body, scene, i, panel, memory.masks[i]) for i, panel in enumerate(panels)],
-        "links": None if links is None else body.add(links),
+        "panels": [_pack_panel(picture, arrays, scene, i, panel, memory.masks[i]) for i, panel in enumerate(panels)],
+        "links": None if links is None else picture.add(links),
         **settings,
     }
-    text = json.dumps(header).encode()
-    text += b" " * (-(4 + len(text)) % 8)
-    return b"".join([struct.pack("<I", len(text)), text, *body.parts])
+    digest = arrays.digest.hexdigest()
+    header["arrays"] = {"store": store, "id": digest}
+    return picture.to_bytes(header), arrays.to_bytes({"store": store, "id": digest, "publish": True})
 
 
-def _pack_panel(body: _Body, scene: _Scene, i: int, panel: Panel, mask: np.ndarray) -> dict:
-    entry = {"title": panel.title, "n": len(panel.xy), "xy": body.add(panel.xy), "codes": body.add(scene.codes[i])}
-    entry["ids"] = body.add(panel.ids.astype(np.float64))  # exact up to 2^53; a browser has no other whole numbers
-    entry["selected"] = body.add(np.packbits(mask, bitorder="little"))
+def _pack_panel(picture: _Block, arrays: _Block, scene: _Scene, i: int, panel: Panel, mask: np.ndarray) -> dict:
+    moving = picture if scene.joint else arrays  # in a joint frame the points move while a run goes on
+    entry = {"title": panel.title, "n": len(panel.xy), "xy": moving.add(panel.xy), "codes": arrays.add(scene.codes[i])}
+    entry["ids"] = arrays.add(panel.ids.astype(np.float64))  # exact up to 2^53; a browser has no other whole numbers
+    entry["selected"] = picture.add(np.packbits(mask, bitorder="little"))
     if scene.partner[i] is not None:
-        entry["partner"] = body.add(scene.partner[i])
+        entry["partner"] = arrays.add(scene.partner[i])
     if isinstance(panel.colour, ValueColours):
-        entry["values"] = body.add(panel.colour.values)
+        entry["values"] = arrays.add(panel.colour.values)
     for what, texts in (("names", panel.names), ("media", panel.media)):
         if texts is not None:
             text, ends = _encoded(texts, panel.ids)
-            entry[what] = {"text": body.add(text), "ends": body.add(ends)}
+            entry[what] = {"text": arrays.add(text), "ends": arrays.add(ends)}
     return entry
 
 
@@ -474,6 +503,15 @@ def _encoded(texts: Sequence[str] | Callable[[int], str], ids: np.ndarray) -> tu
         while len(_encoded_before) > NAMES_KEPT:
             _encoded_before.popitem(last=False)
     return text, ends
+
+
+def _values_or_none(panel: Panel, like: ValueColours) -> ValueColours:
+    """The panel's numbers, or all of them missing on the other panel's scale."""
+    return panel.colour or replace(like, values=np.full(len(panel.xy), np.nan, dtype=np.float32))
+
+
+def _no_codes(panel: Panel) -> np.ndarray:
+    return np.full(len(panel.xy), -1, dtype=np.int16)
 
 
 def _shortened(text: str) -> str:
