@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zipfile
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,6 +39,8 @@ def header(f: BinaryIO, what: str, size: int) -> tuple[tuple[int, ...], np.dtype
         version = np.lib.format.read_magic(f)
         reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, _, dtype = reader(f, max_header_size=_MAX_HEADER)
+    except zipfile.BadZipFile:
+        raise  # a checksum of the archive around it
     except Exception as e:  # numpy parses the header as Python text and lets the tokenizer's errors through
         why = (str(e).splitlines() or [type(e).__name__])[0][:120]
         raise InputError(f"{what}: the .npy header is damaged ({why}); write or download the file again.") from None

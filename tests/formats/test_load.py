@@ -280,8 +280,8 @@ def test_damaged_files_are_refused_in_words_wherever_the_damage_is(save_as, rows
     buffer, rng = io.BytesIO(), np.random.default_rng(0)
     save_as(buffer, rows[:5])
     whole = buffer.getvalue()
-    damaged = [whole[:cut] for cut in range(1, len(whole))]
-    for _ in range(400):
+    damaged = [whole[:cut] for cut in range(1, len(whole), 3)]
+    for _ in range(200):
         data = bytearray(whole)
         for at in rng.integers(0, len(data), 4):
             data[at] = rng.integers(256)
@@ -292,7 +292,7 @@ def test_damaged_files_are_refused_in_words_wherever_the_damage_is(save_as, rows
             load_bytes(data, "a.npy" if save_as is np.save else "a.npz")
         except InputError as e:
             refusals += bool(str(e))
-    assert refusals > len(whole) / 2
+    assert refusals > len(whole) / 6
 
 
 def test_a_small_constant_array_is_no_bomb(tmp_path):
