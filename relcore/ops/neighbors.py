@@ -119,8 +119,8 @@ def topk_inverted_softmax(
     return _topk(x / temperature, y, k, -torch.cat(sums), block)
 
 
-def mutual_nearest(x: Tensor, y: Tensor, *, block: int | None = None) -> Tensor:
-    """Pairs of rows that are each other's nearest by cosine: int64 (pairs, 2), ordered by x row. One pass."""
+def nearest_both(x: Tensor, y: Tensor, *, block: int | None = None) -> tuple[Tensor, Tensor]:
+    """Nearest row by cosine on the other side, both ways in one pass: int64 (n,) rows of y and int64 (m,) rows of x."""
     x, y = _ready(x, y)
     nearest_y = torch.empty(len(x), dtype=torch.int64, device=x.device)
     nearest_x = torch.zeros(len(y), dtype=torch.int64, device=x.device)
@@ -131,7 +131,13 @@ def mutual_nearest(x: Tensor, y: Tensor, *, block: int | None = None) -> Tensor:
         better = top > best
         best = torch.where(better, top, best)
         nearest_x = torch.where(better, row + rows.start, nearest_x)
-    there = torch.arange(len(x), device=x.device)
+    return nearest_y, nearest_x
+
+
+def mutual_nearest(x: Tensor, y: Tensor, *, block: int | None = None) -> Tensor:
+    """Pairs of rows that are each other's nearest by cosine: int64 (pairs, 2), ordered by x row."""
+    nearest_y, nearest_x = nearest_both(x, y, block=block)
+    there = torch.arange(len(nearest_y), device=nearest_y.device)
     mutual = nearest_x[nearest_y] == there
     return torch.stack([there[mutual], nearest_y[mutual]], 1)
 

@@ -120,6 +120,9 @@ def test_mutual_neighbours_are_brute_force(n, m, make):
         got = neighbors.mutual_nearest(x, y, block=block)
         assert got.dtype == torch.int64
         np.testing.assert_array_equal(got.numpy(), np.array(want).reshape(-1, 2))
+        to_y, to_x = neighbors.nearest_both(x, y, block=block)
+        np.testing.assert_array_equal(to_y.numpy(), c.argmax(1))
+        np.testing.assert_array_equal(to_x.numpy(), c.argmax(0))
 
 
 def test_k_occurrence_counts_every_target():
