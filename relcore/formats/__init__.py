@@ -1,8 +1,14 @@
 """From bytes on disk to a :class:`~relcore.space.Space` and a report of what was read, set aside and assumed.
 
-One file a format. A format is a module with ``NAME``, ``ENDINGS`` and four functions: ``recognises(path, head)`` (by
-the first bytes), ``read(path, key, roles) -> Raw``, ``column(path, key, role)`` for names or labels kept apart, and
-``arrays(path) -> list[ArrayInfo]`` for a picker. Adding one is one file and one line in :data:`REGISTRY`.
+One file a format. A format is a module with ``NAME``, ``ENDINGS`` and four functions:
+
+- ``recognises(path, head) -> bool``, by the first bytes;
+- ``read(path, key, roles) -> Raw``, where ``roles`` maps names, labels and media to the array or column chosen for
+  them, or to None where they come from elsewhere; a role that is not in it may be found by the reader;
+- ``column(path, key, role)``, the names or labels that a file of their own holds;
+- ``arrays(path) -> list[ArrayInfo]``, for a picker.
+
+Adding one is one file and one line in :data:`REGISTRY`.
 """
 
 from __future__ import annotations
@@ -119,7 +125,7 @@ def load(
         if kind == "same":
             roles[role] = inner
         elif kind == "apart":
-            apart[role] = value
+            apart[role], roles[role] = value, None
     raw: Raw = module.read(path, key, roles)
     n = len(raw.vectors)
     for role, value in apart.items():

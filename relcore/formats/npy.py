@@ -76,9 +76,10 @@ def _no_key(path: Path, key: str | None) -> None:
         raise InputError(f"{path.name} is a .npy file with one array without a name; leave out {':' + key!r}.")
 
 
-def read(path: Path, key: str | None, roles: dict[str, str]) -> Raw:
+def read(path: Path, key: str | None, roles: dict[str, str | None]) -> Raw:
     for role, wanted in roles.items():
-        raise InputError(f"{path.name} holds one array and no {role} called {wanted!r}; give {role} in another file.")
+        if wanted is not None:
+            raise InputError(f"{path.name} holds one array and no {role} called {wanted!r}; give {role} in a file.")
     _no_key(path, key)
     check_two_dimensional(path.name, arrays(path)[0].shape)
     vectors = _array(path)

@@ -141,7 +141,7 @@ def _choose(a: _Archive) -> tuple[str, list[str]]:
     )
 
 
-def read(path: Path, key: str | None, roles: dict[str, str]) -> Raw:
+def read(path: Path, key: str | None, roles: dict[str, str | None]) -> Raw:
     rest = {}
     with _open(path) as a:
         if key is None:
@@ -155,11 +155,13 @@ def read(path: Path, key: str | None, roles: dict[str, str]) -> Raw:
         if a.ignored:
             raw.warned.append(f"{len(a.ignored)} members that are no arrays are not read: {shown(a.ignored)}")
         beside = [i.name for i in a.infos.values() if len(i.shape) == 1 and i.name != key]
-        taken = set(roles.values())
+        taken = set(roles.values()) - {None}
         for role in ROLES:
             name = roles.get(role)
             if name is not None:
                 a.check(name)
+            elif role in roles:
+                continue
             else:
                 name = by_role_word(role, [b for b in beside if b not in taken])
                 if name is None:

@@ -112,7 +112,9 @@ class _Layout:
     assumed: list[str]
 
     def name(self, c: int) -> str:
-        return self.header[c].strip() or f"column {c}" if self.header else f"column {c}"
+        """What column c is called: its heading if it has one of its own, else its number."""
+        names = [h.strip() for h in self.header or ()]
+        return names[c] if names and names[c] and names.count(names[c]) == 1 else f"column {c}"
 
 
 def _is_header(first: list[str], numeric: list[int], rows: list[list[str]]) -> bool:
@@ -131,7 +133,8 @@ def _is_header(first: list[str], numeric: list[int], rows: list[list[str]]) -> b
     return len(counted) > 1 and counted == [str(i) for i in range(len(counted))] and words and "" not in others
 
 
-def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wanted: dict[str, str]) -> _Layout:
+def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wanted: dict[str, str | None]) -> _Layout:
+    """Tell header, vector and roles from the first rows; ``wanted`` are the roles that were chosen by name."""
     width = len(sample[0])
     body = [r for r in sample[1:] if len(r) == width] or sample[:1]
     columns = list(zip(*body, strict=True))
@@ -150,32 +153,7 @@ def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wan
     if not told:
         say(f"fields separated by {_DELIMITERS[delimiter]}")
     say("first line read as the header" if has_header else "no header line")
-
-    names = [h.strip() for h in header] if header else []
-    for role, name in wanted.items():
-        if name not in names:
-            what = f"it has {shown(names)}" if header else "it has no header line"
-            raise InputError(f"{path.name} has no column {name!r} for the {role}; {what}.")
-        layout.roles[role] = names.index(name)
-    for role in ROLES:
-        if role not in layout.roles:
-            word = by_role_word(role, [n for c, n in enumerate(names) if c not in layout.roles.values()])
-            if word is not None:
-                layout.roles[role] = names.index(word)
-    id_columns = [c for c, n in enumerate(names) if n.lower() in ID_WORDS]
-    if header and not names[0] and 0 in numeric and _counts_rows(columns[0]):
-        id_columns.append(0)
-    layout.numeric = [c for c in numeric if c not in layout.roles.values() and c not in id_columns]
-    text = [c for c in range(width) if c not in layout.numeric and c not in layout.roles.values()]
-    for c in [c for c in text if c not in id_columns and any(x.strip() for x in columns[c])]:
-        distinct = len(set(columns[c])) / len(columns[c])
-        role = "names" if distinct >= 0.9 else "labels" if distinct <= 0.5 else None
-        if role and role not in layout.roles:
-            layout.roles[role] = c
-    if "names" not in layout.roles and id_columns and names[id_columns[0]]:
-        layout.roles["names"] = id_columns[0]
-    spent = [c for c in layout.roles.values() if c not in id_columns]  # ids stay metadata too, to pair rows by
-    layout.meta = [c for c in range(width) if c not in layout.numeric and c not in spent]
+    _assign_roles(path, layout, columns, wanted)
     for role, c in layout.roles.items():
         if role not in wanted:
             say(f"{layout.name(c)!r} read as {role}")
@@ -187,6 +165,38 @@ def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wan
         raise InputError(f"{path.name}: none of the {width} columns holds numbers; {hint}.")
     say(f"{len(layout.numeric)} numeric columns read as the vector")
     return layout
+
+
+def _assign_roles(path: Path, layout: _Layout, columns: list[tuple[str, ...]], wanted: dict[str, str | None]) -> None:
+    """Give each column its place: as chosen, by its heading, by what it holds, or as metadata."""
+    header, width = layout.header, len(columns)
+    names = [h.strip() for h in header] if header else []
+    for role, name in wanted.items():
+        if name is None:
+            continue
+        if name not in names:
+            what = f"it has {shown(names)}" if header else "it has no header line"
+            raise InputError(f"{path.name} has no column {name!r} for the {role}; {what}.")
+        layout.roles[role] = names.index(name)
+    for role in ROLES:
+        if role not in layout.roles and role not in wanted:
+            word = by_role_word(role, [n for c, n in enumerate(names) if c not in layout.roles.values()])
+            if word is not None:
+                layout.roles[role] = names.index(word)
+    id_columns = [c for c, n in enumerate(names) if n.lower() in ID_WORDS]
+    if header and not names[0] and 0 in layout.numeric and _counts_rows(columns[0]):
+        id_columns.append(0)
+    layout.numeric = [c for c in layout.numeric if c not in layout.roles.values() and c not in id_columns]
+    text = [c for c in range(width) if c not in layout.numeric and c not in layout.roles.values()]
+    for c in [c for c in text if c not in id_columns and any(x.strip() for x in columns[c])]:
+        distinct = len(set(columns[c])) / len(columns[c])
+        role = "names" if distinct >= 0.9 else "labels" if distinct <= 0.5 else None
+        if role and role not in layout.roles and role not in wanted:
+            layout.roles[role] = c
+    if "names" not in {*layout.roles, *wanted} and id_columns and names[id_columns[0]]:
+        layout.roles["names"] = id_columns[0]
+    spent = [c for c in layout.roles.values() if c not in id_columns]  # ids stay metadata too, to pair rows by
+    layout.meta = [c for c in range(width) if c not in layout.numeric and c not in spent]
 
 
 def _counts_rows(cells: tuple[str, ...]) -> bool:
@@ -217,7 +227,7 @@ def arrays(path: Path) -> list[ArrayInfo]:
     return []
 
 
-def read(path: Path, key: str | None, roles: dict[str, str]) -> Raw:
+def read(path: Path, key: str | None, roles: dict[str, str | None]) -> Raw:
     if key is not None:
         raise InputError(f"{path.name} is a table, its numeric columns are the vectors; leave out {':' + key!r}.")
     delimiter, told = _delimiter(path)
@@ -228,7 +238,9 @@ def read(path: Path, key: str | None, roles: dict[str, str]) -> Raw:
         raise InputError(f"{path.name} is no readable table ({e}); check its quotes.") from None
 
 
-def _parse(path: Path, rows: Iterator[tuple[int, list[str]]], delimiter: str, told: bool, wanted: dict) -> Raw:
+def _parse(
+    path: Path, rows: Iterator[tuple[int, list[str]]], delimiter: str, told: bool, wanted: dict[str, str | None]
+) -> Raw:
     start = list(islice(rows, SAMPLE))
     if not start:
         raise InputError(f"{path.name} holds no rows; check how it was written.")

@@ -84,6 +84,13 @@ def test_rows_beyond_the_first_block(table):
     assert space.names[-1] == "w8999" and report.rows_read == n
 
 
+def test_columns_of_the_same_heading_are_kept_apart(table):
+    space, _ = table("a,a,note,note\n1,2,x,y\n3,4,z,w\n5,6,x,v\n", names=["p", "q", "r"], labels=["1", "2", "1"])
+    np.testing.assert_array_equal(space.vectors, ABC)
+    space, _ = table("word,a,a,note,note\nk,1,2,x,y\nl,3,4,x,y\nm,5,6,x,y\n", labels=["1", "2", "1"])
+    assert list(space.meta.columns) == ["column 3", "column 4"]
+
+
 def test_one_row_is_a_table(table):
     space, _ = table("1.5,2.5")
     assert space.vectors.tolist() == [[1.5, 2.5]]
