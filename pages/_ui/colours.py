@@ -14,10 +14,11 @@ import numpy as np
 # Okabe and Ito, "Color Universal Design" (2008). Their eighth colour is black, which a dark page swallows; a violet of
 # middle lightness stands in for it.
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#8C6BB1")
-# The first eight stay, so that a ninth class does not recolour the others. All are readable on white and on near-black.
+# The first eight stay, so that a ninth class does not recolour the others; each of the rest was taken as far as can be
+# (CIELAB) from those before it and from the greys, among colours that show on white and on near-black.
 TWENTY = OKABE_ITO + (
-    *("#44AA99", "#A6761D", "#E7298A", "#66A61E", "#6699CC", "#CC6677"),
-    *("#B8A20E", "#7570B3", "#1F9E9E", "#B15928", "#F28CB8", "#8FBC5A"),
+    *("#E00050", "#686010", "#50A000", "#B00898", "#F8A888", "#C0D088"),
+    *("#0058D8", "#00E888", "#984840", "#00E0E8", "#F088F8", "#D0C0F8"),
 )
 NONE_COLOUR = "#9AA0A6"  # rows without a label
 OTHER_COLOUR = "#7F858C"  # classes beyond the 19 largest

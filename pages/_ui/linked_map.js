@@ -204,7 +204,7 @@ class PointPainter {
       gl.uniform1f(uniform.u_pass, pass);
       for (const panel of panels) {
         gl.uniform1f(uniform.u_mix, look.mix);
-        gl.uniform1f(uniform.u_size, panel.pointSize * ratio);
+        gl.uniform1f(uniform.u_size, look.sizeOf(panel) * ratio);
         gl.uniform1f(uniform.u_alpha, panel.alpha);
         this.bind(panel, look.mix < 1);
         gl.drawArrays(gl.POINTS, 0, panel.n);
@@ -582,9 +582,11 @@ class LinkedMap {
   }
 
   keepOrFit(frame, old) {
+    const whole = this.viewOf(frame, this.boundsIn(frame));
+    frame.fullScale = whole.scale;
     const resized = old && (old.width !== frame.width || old.height !== frame.height);
     if (!old || (resized && !old.touched)) {
-      frame.view = this.viewOf(frame, this.boundsIn(frame));
+      frame.view = whole;
       return;
     }
     const growth = Math.min(frame.width / old.width, frame.height / old.height);
@@ -594,6 +596,11 @@ class LinkedMap {
 
   boundsIn(frame, onlySelected) {
     return unionOf(frame.panels.map((i) => boundsOf(this.panels[i].xy, onlySelected && this.panels[i].selected)));
+  }
+
+  /** Points grow a little as one comes nearer, at most to double size. */
+  sizeIn(frame, panel) {
+    return panel.pointSize * Math.min(2, Math.max(1, Math.pow(frame.view.scale / frame.fullScale, 0.3)));
   }
 
   /** Centre and scale (pixels a unit, the same both ways: distances may be compared by eye). */
@@ -680,7 +687,8 @@ class LinkedMap {
       this.painter.clear();
       for (const frame of this.frames) {
         const panels = frame.panels.map((i) => this.panels[i]);
-        this.painter.drawFrame(frame, panels, { ratio: this.ratio, anySelected, mix: this.mix });
+        const sizeOf = (panel) => this.sizeIn(frame, panel);
+        this.painter.drawFrame(frame, panels, { ratio: this.ratio, anySelected, mix: this.mix, sizeOf });
       }
       this.counters.uploads = this.painter.uploads;
     }
@@ -724,7 +732,7 @@ class LinkedMap {
       const frame = this.frameOf(panel.index);
       const visible = this.visibleIn(frame, panel, MAX_GLYPH_CANDIDATES);
       if (!visible) continue;
-      const taken = new Set();
+      const taken = new Map();
       this.inFrame(frame, () => {
         this.ink.font = `${GLYPH_PIXELS}px "Noto Color Emoji", "Apple Color Emoji", "Segoe UI Emoji", sans-serif`;
         this.ink.textAlign = 'center';
@@ -819,7 +827,7 @@ class LinkedMap {
     this.inFrame(this.frameOf(point.panel), () => {
       const { ink } = this;
       ink.beginPath();
-      ink.arc(x, y, panel.pointSize / 2 + 4, 0, 2 * Math.PI);
+      ink.arc(x, y, this.sizeIn(this.frameOf(point.panel), panel) / 2 + 4, 0, 2 * Math.PI);
       ink.lineWidth = width + 2;
       ink.strokeStyle = this.colours.page;
       ink.stroke();
@@ -1321,13 +1329,16 @@ function within(frame, [x, y]) {
   return x >= frame.x && x < frame.x + frame.width && y >= frame.y && y < frame.y + frame.height;
 }
 
-/** True, once, for the first glyph of a neighbourhood: later ones would lie on top of it. */
+/** True for the first glyph of a neighbourhood; later ones would lie on top of it. */
 function claim(taken, x, y) {
   const column = Math.floor(x / GLYPH_PIXELS), row = Math.floor(y / GLYPH_PIXELS);
   for (let dx = -1; dx <= 1; dx++) {
-    for (let dy = -1; dy <= 1; dy++) if (taken.has(`${column + dx},${row + dy}`)) return false;
+    for (let dy = -1; dy <= 1; dy++) {
+      const other = taken.get(`${column + dx},${row + dy}`);
+      if (other && Math.hypot(other[0] - x, other[1] - y) < GLYPH_PIXELS) return false;
+    }
   }
-  taken.add(`${column},${row}`);
+  taken.set(`${column},${row}`, [x, y]);
   return true;
 }
 
