@@ -145,8 +145,9 @@ void main() {
   float d = shape(gl_PointCoord * 2. - 1.);
   float cover = 1. - smoothstep(-pixel * .5, pixel * .5, d);
   if (cover <= 0.) discard;
-  // A darker rim keeps neighbours apart and pale colours visible; tiny points have no room for one.
-  float rim = v_size > 5. ? smoothstep(-pixel * 1.6, -pixel * .6, d) : 0.;
+  // A darker rim keeps neighbours apart and pale colours visible; tiny or thin shapes have no room for one.
+  bool thin = v_marker > 3.5 && v_marker < 4.5 || v_marker > 5.5;
+  float rim = v_size > (thin ? 11. : 5.) ? smoothstep(-pixel * 1.6, -pixel * .6, d) : 0.;
   float alpha = cover * v_alpha;
   gl_FragColor = vec4(mix(v_colour, v_colour * .55, rim) * alpha, alpha);
 }`;
@@ -204,8 +205,9 @@ class PointPainter {
       gl.uniform1f(uniform.u_pass, pass);
       for (const panel of panels) {
         gl.uniform1f(uniform.u_mix, look.mix);
-        gl.uniform1f(uniform.u_size, look.sizeOf(panel) * ratio);
-        gl.uniform1f(uniform.u_alpha, panel.alpha);
+        const growth = growthOf(frame);
+        gl.uniform1f(uniform.u_size, panel.pointSize * growth * ratio);
+        gl.uniform1f(uniform.u_alpha, Math.min(0.95, panel.alpha * growth));
         this.bind(panel, look.mix < 1);
         gl.drawArrays(gl.POINTS, 0, panel.n);
       }
@@ -598,11 +600,6 @@ class LinkedMap {
     return unionOf(frame.panels.map((i) => boundsOf(this.panels[i].xy, onlySelected && this.panels[i].selected)));
   }
 
-  /** Points grow a little as one comes nearer, at most to double size. */
-  sizeIn(frame, panel) {
-    return panel.pointSize * Math.min(2, Math.max(1, Math.pow(frame.view.scale / frame.fullScale, 0.3)));
-  }
-
   /** Centre and scale (pixels a unit, the same both ways: distances may be compared by eye). */
   viewOf(frame, box) {
     if (!(box.x1 >= box.x0)) return { x: 0, y: 0, scale: 1 };
@@ -687,8 +684,7 @@ class LinkedMap {
       this.painter.clear();
       for (const frame of this.frames) {
         const panels = frame.panels.map((i) => this.panels[i]);
-        const sizeOf = (panel) => this.sizeIn(frame, panel);
-        this.painter.drawFrame(frame, panels, { ratio: this.ratio, anySelected, mix: this.mix, sizeOf });
+        this.painter.drawFrame(frame, panels, { ratio: this.ratio, anySelected, mix: this.mix });
       }
       this.counters.uploads = this.painter.uploads;
     }
@@ -823,11 +819,12 @@ class LinkedMap {
 
   drawRing(point, width) {
     const panel = this.panels[point.panel];
+    const frame = this.frameOf(point.panel);
     const [x, y] = this.pixelsOf(panel, point.i);
-    this.inFrame(this.frameOf(point.panel), () => {
+    this.inFrame(frame, () => {
       const { ink } = this;
       ink.beginPath();
-      ink.arc(x, y, this.sizeIn(this.frameOf(point.panel), panel) / 2 + 4, 0, 2 * Math.PI);
+      ink.arc(x, y, (panel.pointSize * growthOf(frame)) / 2 + 4, 0, 2 * Math.PI);
       ink.lineWidth = width + 2;
       ink.strokeStyle = this.colours.page;
       ink.stroke();
@@ -941,10 +938,10 @@ class LinkedMap {
     const none = legend.names.length - 1;
     const entry = (text, codes, marker) => this.legendEntry(text, codes, totals, legend.counts, marker);
     const nodes = [element('span', 'what', legend.title)];
+    if (rest.length) nodes.push(this.legendSearch(legend, used)); // before the classes, where it is not scrolled away
     nodes.push(...named.filter((i) => i !== none).map((i) => entry(legend.names[i], [i], this.markers[i])));
     if (rest.length) nodes.push(entry(`other (${count(rest.length)} classes)`, rest, 0));
     if (totals[none]) nodes.push(entry(legend.names[none], [none], this.markers[none]));
-    if (rest.length) nodes.push(this.legendSearch(legend, used));
     return nodes;
   }
 
@@ -1323,6 +1320,11 @@ function frameBoxes(n, width, height) {
   }
   const each = (height - FRAME_GAP) / 2; // a narrow screen: one above the other
   return [0, 1].map((i) => ({ x: 0, y: i * (each + FRAME_GAP), width, height: each }));
+}
+
+/** Points grow a little as one comes nearer, at most to double size. */
+function growthOf(frame) {
+  return Math.min(2, Math.max(1, Math.pow(frame.view.scale / frame.fullScale, 0.3)));
 }
 
 function within(frame, [x, y]) {
