@@ -27,19 +27,38 @@ def remove_top(v: Tensor, k: int) -> Tensor:
     return (torch.eye(v.shape[1], dtype=torch.float64) - top @ top.T).float()
 
 
-def procrustes(a: Tensor, b: Tensor) -> tuple[Tensor, int]:
-    """Orthogonal Procrustes: the semi-orthogonal W (d_a, d_b) that maximises ``tr(W' a' b)``, from the thin SVD.
-
-    With equal dimensions it minimises ``|a W - b|``. With fewer pairs than dimensions W is determined on a subspace
-    only; the rest is completed by the SVD's own basis.
+def leading_directions(cross: Tensor, tolerance: float = 1e-3) -> tuple[Tensor, Tensor, Tensor]:
+    """The directions a cross-covariance (d_x, d_y) determines: its singular vectors and values, less the null ones.
 
     Returns
     -------
-    W float32 and the rank of ``a' b`` (the dimension W is determined on).
+    left (d_x, r), values (r,) with the largest 1, right (d_y, r), float32; values of at least ``tolerance``. From s
+    pairs r is at most s: the other directions of a full decomposition would pair the two sides at random.
+    """
+    u, s, vt = torch.linalg.svd(cross.double(), full_matrices=False)
+    kept = s > tolerance * s[0]
+    return u[:, kept].float(), (s[kept] / s[0]).float(), vt[kept].T.float()
+
+
+def procrustes(a: Tensor, b: Tensor) -> tuple[Tensor, int]:
+    """Orthogonal Procrustes: the semi-orthogonal W (d_a, d_b) that maximises ``tr(W' a' b)``.
+
+    With equal dimensions it minimises ``|a W - b|``; see :func:`procrustes_of`.
+
+    Parameters
+    ----------
+    a, b : paired rows (s, d_a), (s, d_b).
 
     Source: Schoenemann, "A generalized solution of the orthogonal Procrustes problem", Psychometrika 1966.
     """
-    cross = a.double().T @ b.double()
-    u, s, vt = torch.linalg.svd(cross, full_matrices=False)
-    rank = int((s > s[0] * 1e-7).sum()) if len(s) and s[0] > 0 else 0
-    return (u @ vt).float(), rank
+    return procrustes_of(a.double().T @ b.double())
+
+
+def procrustes_of(cross: Tensor) -> tuple[Tensor, int]:
+    """The semi-orthogonal W (d_a, d_b), float32, that maximises ``tr(W' cross)``, and the rank of ``cross``.
+
+    From the thin SVD. With fewer pairs than dimensions W is determined on a subspace of that rank only; beyond it the
+    SVD's own basis completes it.
+    """
+    u, s, vt = torch.linalg.svd(cross.double(), full_matrices=False)
+    return (u @ vt).float(), int((s > 1e-7 * s[0]).sum())

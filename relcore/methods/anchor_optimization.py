@@ -1,0 +1,379 @@
+"""Anchor optimisation: a few seed pairs grow to hundreds of parallel anchors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relcore.errors import RunFailed
+from relcore.methods.base import Alignment, Cost, Linear, Method, Needs, Snapshot, Step, param
+from relcore.space import Pairs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PAPER = "arXiv 2303.00721, implementation details"
+OPEN = "not stated in the paper; chosen by experiment"
+MEASURED = "measured on the real pairs of benchmarks/ao.py"
+PAPER_MODE = ("mode", ("paper",))
+ALTERNATING = ("mode", ("alternating",))
+PLAN = ("correspondence", ("soft", "argmax"))
+SETTLED = 0.01  # share of rows that changed their match in the last turn, below which the matches have settled
+
+
+@dataclass(frozen=True)
+class AnchorOptimization(Method):
+    r"""Given k anchors on the x side, of which the first L have known partners, find the partners of the others.
+
+    Both sides are described by their similarities to the anchors, ``R_x = X A_x'`` and ``R_y = Y A_y'``, rows of unit
+    norm; the anchors A_y are the unknowns, on the unit sphere.
+
+    ``mode="paper"`` is the published method ("Bootstrapping Parallel Anchors for Relative Representations", arXiv
+    2303.00721, ICLR 2023 Tiny Papers): Adam on
+
+    .. math:: \min_{A_y} \sum_j \mathrm{MSE}(\pi(y_j) A_x', y_j A_y'), \qquad |a| = 1,
+
+    where :math:`\pi(y_j)` is the barycentre of the x rows that y_j corresponds to, by one Sinkhorn iteration between
+    the relative representations. The authors published no training loop; every choice they leave open is a parameter.
+    The correspondence is held fixed within a step (its gradient made the method fail), and the gradient is the closed
+    form ``2/(m k) (A_y Y'Y - A_x B'Y)`` on the sphere, B being the barycentres: nothing of size n x m is kept.
+
+    ``mode="alternating"`` replaces the descent by turns of matching and orthogonal Procrustes; then ``A_y`` is ``A_x``
+    under the map. It takes off from few seeds where the descent is stuck, and needs a small part of its time. Two
+    things make it take off. The map is kept to the directions that the matches determine, the leading singular
+    directions of their cross-covariance, and each is weighted by its singular value when rows are compared. And rows
+    are matched by CSLS both ways. The last rounds are plain votes and full orthogonal Procrustes.
+
+    Departures from the paper, all of them switchable: preprocessing is the caller's (the paper does not centre); the
+    plan is replaced by its limit for epsilon to 0, votes (``correspondence="soft"`` is the plan itself); seeds stay
+    fixed (``fix_seeds``); unequal numbers of rows are allowed (the authors' code refuses them).
+    """
+
+    name = "ao"
+    title = "Anchor optimisation"
+    summary = "A few seed pairs grow to hundreds of parallel anchors."
+    source = "arXiv 2303.00721"
+    needs = Needs(min_seeds=1)
+
+    mode: str = param(
+        "alternating",
+        "alternating: match and turn, the fast and robust form. paper: Adam on the anchors, as published.",
+        choices=("alternating", "paper"),
+        source=MEASURED,
+    )
+    anchors: int = param(300, "Anchors on the x side, seeds included", low=1, high=100_000, source=PAPER)
+    rounds: int = param(
+        15, "Turns of matching and refitting the weighted map", low=0, high=1000, source=MEASURED, only_if=ALTERNATING
+    )
+    polish: int = param(
+        5,
+        "Last turns: plain votes and full orthogonal Procrustes",
+        low=1,
+        high=1000,
+        source=MEASURED,
+        advanced=True,
+        only_if=ALTERNATING,
+    )
+    weight: float = param(
+        1.0,
+        "Power of the singular values that weigh the directions rows are compared in; 0 compares all alike",
+        low=0.0,
+        high=4.0,
+        source=MEASURED,
+        advanced=True,
+        only_if=ALTERNATING,
+    )
+    seed_weight: float = param(
+        0.1,
+        "Weight of the seeds beside all matches, as a share",
+        low=0.0,
+        high=100.0,
+        source=MEASURED,
+        advanced=True,
+        only_if=ALTERNATING,
+    )
+    neighbors: int = param(
+        10,
+        "Neighbourhood of CSLS",
+        low=1,
+        high=1000,
+        source="Conneau et al. 2018, section 2.3",
+        advanced=True,
+        only_if=ALTERNATING,
+    )
+    adam_steps: int = param(
+        250, "Optimisation steps, full batch", low=1, high=100_000, source=PAPER, only_if=PAPER_MODE
+    )
+    learning_rate: float = param(
+        0.02, "Learning rate of Adam", low=1e-6, high=10.0, source=PAPER, log=True, only_if=PAPER_MODE
+    )
+    start: str = param(
+        "random",
+        "Unknown anchors start at random points of the sphere, or where the rotation fitted to the seeds puts them",
+        choices=("random", "procrustes"),
+        source=PAPER,
+        only_if=PAPER_MODE,
+    )
+    correspondence: str = param(
+        "vote",
+        "vote: each x row votes for its nearest y row. soft: the Sinkhorn plan. argmax: the plan's largest entry. "
+        "nearest: no correction for hubs, which collapses",
+        choices=("vote", "soft", "argmax", "nearest"),
+        source="soft in the paper; vote is its limit for small epsilon",
+        only_if=PAPER_MODE,
+    )
+    epsilon: float = param(
+        1e-4,
+        "Entropic regularisation of Sinkhorn",
+        low=1e-8,
+        high=100.0,
+        source=PAPER,
+        log=True,
+        advanced=True,
+        only_if=PLAN,
+    )
+    epsilon_scale: str = param(
+        "absolute",
+        "relative: epsilon counts in medians of the distance to the nearest row",
+        choices=("absolute", "relative"),
+        source="absolute in the paper, which does not carry over between encoders",
+        advanced=True,
+        only_if=PLAN,
+    )
+    sinkhorn_iterations: int = param(
+        1, "Sinkhorn iterations a step", low=1, high=10_000, source=PAPER, advanced=True, only_if=PLAN
+    )
+    stop_error: float = param(
+        1e-5,
+        "Potentials that move less end the Sinkhorn iterations",
+        low=0.0,
+        high=1.0,
+        source=PAPER,
+        log=True,
+        advanced=True,
+        only_if=PLAN,
+    )
+    fix_seeds: bool = param(
+        True, "Keep the seeds' anchors where they are", source=OPEN, advanced=True, only_if=PAPER_MODE
+    )
+    loss: str = param(
+        "mean",
+        "Squared errors of a row: their mean, or their sum over anchors",
+        choices=("mean", "sum"),
+        source=OPEN,
+        advanced=True,
+        only_if=PAPER_MODE,
+    )
+    discretise: str = param(
+        "one_to_one",
+        "How an anchor becomes a row of y: each row at most once (linear assignment), or the nearest row",
+        choices=("one_to_one", "nearest"),
+        source="nearest in the paper; whether a row may serve twice is not stated",
+        advanced=True,
+    )
+
+    def steps(self, x, y, seeds, *, generator, device="cpu"):
+        from relcore.ops.neighbors import unit_rows
+
+        x, y = unit_rows(x).to(device), unit_rows(y).to(device)
+        rows, notes = self.choose_anchors(len(x), seeds, generator)
+        anchors_x = x[rows]
+        seed_x, seed_y = x[rows[: len(seeds)]], y[torch_rows(seeds.y)]
+        if self.mode == "paper":
+            anchors_y, converged = yield from self._descend(x, y, anchors_x, seed_x, seed_y, generator)
+            turn = None
+        else:
+            turn, converged = yield from self._alternate(x, y, anchors_x, seed_x, seed_y)
+            anchors_y = unit_rows(anchors_x @ turn)
+            turn = turn.cpu()
+        found = self.discretised(anchors_y, y, seeds)
+        map_x, map_y = anchors_x.T.contiguous().cpu(), anchors_y.T.contiguous().cpu()
+        distinct = len(np.unique(found))
+        if distinct < len(found):
+            notes.append(f"{len(found)} anchors lie on {distinct} distinct rows of y")
+        return Alignment(
+            x=x.cpu() @ map_x,
+            y=y.cpu() @ map_y,
+            encode_x=Linear(map_x),
+            encode_y=Linear(map_y),
+            anchors=Pairs(np.stack([rows.cpu().numpy(), found], 1), unique=distinct == len(found)),
+            anchors_x=anchors_x.cpu(),
+            anchors_y=anchors_y.cpu(),
+            map=turn,
+            converged=converged,
+            notes=notes,
+        )
+
+    def choose_anchors(self, n: int, seeds: Pairs, generator) -> tuple[Tensor, list[str]]:
+        """Rows of x that serve as anchors: the seeds' first, then others at random. int64 (k,) and notes."""
+        import torch
+
+        notes = []
+        count = self.anchors
+        if count > n:
+            notes.append(f"{count} anchors asked for, {n} used: x has only so many rows")
+            count = n
+        if count < len(seeds):
+            notes.append(f"{count} anchors asked for, {len(seeds)} used: every seed is one")
+            count = len(seeds)
+        taken = torch.zeros(n, dtype=torch.bool)
+        taken[torch_rows(seeds.x)] = True
+        order = torch.randperm(n, generator=generator)
+        return torch.cat([torch_rows(seeds.x), order[~taken[order]][: count - len(seeds)]]), notes
+
+    def discretised(self, anchors_y: Tensor, y: Tensor, seeds: Pairs) -> np.ndarray:
+        """Row of y for each anchor, int64 (k,): the seeds' own, the others' by cosine."""
+        from scipy.optimize import linear_sum_assignment
+
+        free = anchors_y[len(seeds) :]
+        out = np.empty(len(anchors_y), dtype=np.int64)
+        out[: len(seeds)] = seeds.y
+        if not len(free):
+            return out
+        similarity = (free @ y.T).cpu().numpy()
+        if self.discretise == "nearest" or len(free) > len(y) - len(seeds):
+            out[len(seeds) :] = similarity.argmax(1)
+            return out
+        similarity[:, seeds.y] = -2.0  # below every cosine: a seed's row is taken
+        out[len(seeds) :] = linear_sum_assignment(similarity, maximize=True)[1]
+        return out
+
+    # ---------------------------------------------------------------- the published descent
+
+    def _descend(self, x, y, anchors_x, seed_x, seed_y, generator):
+        """Adam on the unknown anchors. Returns them, unit (k, d_y), and whether they had come to rest."""
+        import torch
+
+        from relcore.ops import linalg, matching
+        from relcore.ops.neighbors import unit_rows
+
+        k, known = len(anchors_x), len(seed_x)
+        if self.start == "procrustes":
+            unknown = unit_rows(anchors_x[known:] @ linalg.procrustes(seed_x, seed_y)[0])
+        else:
+            unknown = unit_rows(torch.randn((k - known, y.shape[1]), generator=generator)).to(y)
+        raw = torch.cat([seed_y, unknown])
+        free = slice(known if self.fix_seeds else 0, None)
+        first, second = torch.zeros_like(raw), torch.zeros_like(raw)
+        gram = y.T @ y
+        scale = 1.0 if self.loss == "sum" else 1.0 / k
+        epsilon = self.epsilon
+        moved = math.inf
+        for t in range(1, self.adam_steps + 1):
+            anchors_y = unit_rows(raw)
+            factors = matching.distance_factors(x, y, anchors_x, anchors_y)
+            metrics = {}
+            if self.correspondence in ("soft", "argmax"):
+                if t == 1 and self.epsilon_scale == "relative":
+                    epsilon *= float(matching.vote(factors, x).nearest.median())
+                plan = matching.sinkhorn_match(factors, x, epsilon, self.sinkhorn_iterations, self.stop_error)
+                match = plan.match
+                target = match.target if self.correspondence == "soft" else x[match.best]
+                if t == self.adam_steps:
+                    row_sums, column_sums = matching.marginals(factors, plan.u, plan.v, epsilon)
+                    metrics["row marginal error"] = float((row_sums - 1 / len(x)).abs().sum())
+                    metrics["column marginal error"] = float((column_sums - 1 / len(y)).abs().sum())
+            else:
+                match = (matching.vote if self.correspondence == "vote" else matching.nearest)(factors, x)
+                target = match.target
+            cross = target.T @ y  # (d_x, d_y)
+            loss = scale / len(y) * self._squared_error(anchors_y, gram, anchors_x, cross, target)
+            if not math.isfinite(loss):
+                raise RunFailed(f"loss became {loss} at step {t}; kept is step {t - 1}.", t - 1)
+            gradient = 2.0 * scale / len(y) * (anchors_y @ gram - anchors_x @ cross)
+            # through a -> a / |a|: only what is tangent to the sphere remains
+            gradient -= anchors_y * (anchors_y * gradient).sum(1, keepdim=True)
+            gradient /= raw.norm(dim=1, keepdim=True)
+            first.mul_(0.9).add_(gradient, alpha=0.1)
+            second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+            update = first / (1 - 0.9**t) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
+            raw[free] -= self.learning_rate * update[free]
+            after = unit_rows(raw)
+            moved = float((after - anchors_y).norm(dim=1).max())
+            metrics |= {"loss": loss, "anchors moved": moved, "distinct targets": len(match.best.unique()) / len(y)}
+            yield Step(t, self.adam_steps, "descend", metrics, Snapshot(anchors_x.T.cpu(), after.T.contiguous().cpu()))
+        return unit_rows(raw), moved < self.learning_rate
+
+    @staticmethod
+    def _squared_error(anchors_y, gram, anchors_x, cross, target) -> float:
+        """``|Y A_y' - B A_x'|^2`` from matrices of the size of the dimensions alone, in float64."""
+        ay, ax = anchors_y.double(), anchors_x.double()
+        own = (ay @ gram.double() * ay).sum()
+        mixed = (ax @ cross.double() * ay).sum()
+        theirs = (ax @ (target.T @ target).double() * ax).sum()
+        return float((own - 2 * mixed + theirs).clamp_min(0))
+
+    # ---------------------------------------------------------------- the alternation
+
+    def _alternate(self, x, y, anchors_x, seed_x, seed_y):
+        """Turns of matching and fitting. Returns the orthogonal map (d_x, d_y) and whether the matches had settled."""
+        import torch
+
+        from relcore.ops import linalg, matching
+        from relcore.ops.neighbors import unit_rows
+
+        seeds = seed_x.T @ seed_y / len(seed_x)
+        cross = seeds
+        total = self.rounds + self.polish
+        old = torch.full((len(x),), -1, dtype=torch.int64, device=x.device)
+        t = 0
+        for t in range(1, self.rounds + 1):
+            left, weight, right = linalg.leading_directions(cross)
+            weight = weight ** (self.weight / 2)
+            to_y, to_x = matching.best_both_ways(
+                unit_rows(x @ (left * weight)), unit_rows(y @ (right * weight)), self.neighbors
+            )
+            cross = (x.T @ y[to_y] + x[to_x].T @ y) / (len(x) + len(y)) + self.seed_weight * seeds
+            moved, old = float((to_y != old).float().mean()), to_y
+            mutual = float((to_x[to_y] == torch.arange(len(x), device=x.device)).float().mean())
+            metrics = {"matches moved": moved, "mutual matches": mutual}
+            yield self._turned(t, total, "match and turn", anchors_x, left @ right.T, metrics)
+            if moved == 0:
+                break
+        done, ones = t, torch.ones(max(len(x), len(y)), device=x.device)
+        turn, _ = linalg.procrustes_of(cross)
+        old = torch.full((len(y),), -1, dtype=torch.int64, device=x.device)
+        moved = 1.0
+        for t in range(done + 1, done + self.polish + 1):
+            factors = matching.Factors(unit_rows(x @ turn), y, ones[: len(x)], ones[: len(y)])
+            match = matching.vote(factors, x)
+            turn, _ = linalg.procrustes_of(match.target.T @ y + seed_x.T @ seed_y)
+            moved, old = float((match.best != old).float().mean()), match.best
+            yield self._turned(t, total, "polish", anchors_x, turn, {"matches moved": moved})
+            if moved == 0:
+                break
+        return turn, moved <= SETTLED
+
+    @staticmethod
+    def _turned(t, total, phase, anchors_x, turn, metrics) -> Step:
+        from relcore.ops.neighbors import unit_rows
+
+        anchors_y = unit_rows(anchors_x @ turn)
+        return Step(t, total, phase, metrics, Snapshot(anchors_x.T.cpu(), anchors_y.T.contiguous().cpu()))
+
+    # ---------------------------------------------------------------- what it costs
+
+    def estimate(self, n, m, dx, dy, seeds):
+        from relcore.methods import costs
+
+        k = min(self.anchors, n)
+        width = min(dx, dy)
+        memory = 4.0 * (2 * n * dx + 2 * m * dy + (n + m) * k) + costs.TILE_BYTES
+        if self.mode == "alternating":
+            memory += 4.0 * min(n * m, costs.HELD_ELEMENTS)
+            each = costs.product(n, m, width) * (1 if n * m <= costs.HELD_ELEMENTS else 3) + costs.topk(n, m)
+            seconds = self.rounds * each + self.polish * costs.product(n, m, width) * 1.5
+        elif self.correspondence == "vote":
+            seconds = self.adam_steps * 1.6 * costs.product(n, m, min(width, k))
+        else:
+            seconds = self.adam_steps * self.sinkhorn_iterations * costs.sweep(n, m, min(width, k), dx)
+        return Cost(memory=memory, seconds=seconds)
+
+
+def torch_rows(rows: np.ndarray) -> Tensor:
+    import torch
+
+    return torch.from_numpy(rows.copy())
