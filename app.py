@@ -5,9 +5,10 @@ import streamlit as st
 from pages._ui import header, router
 
 st.set_page_config(page_title="Relcore", page_icon=":material/hub:", layout="wide")
-st.session_state["_routed"] = True
 st.html(header.STYLE)
 page = st.navigation(router.pages(), position="top")
-header.show()
+if page.url_path:  # the hidden default page only leads on to Data
+    header.show()
+router.through_the_front_door()
 page.run()
 header.settle()

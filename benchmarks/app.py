@@ -83,7 +83,7 @@ def main() -> None:
             page.get_by_label("Mode", exact=True).click()
             page.get_by_role("option", name="paper").click()
             page.wait_for_selector(READY)
-            steps = page.get_by_label("Steps", exact=True)
+            steps = page.get_by_label("Adam steps", exact=True)
             steps.fill("5000")
             steps.press("Enter")
             page.wait_for_selector(READY)

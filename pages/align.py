@@ -143,7 +143,7 @@ def choose_run(s: state.State) -> None:
     if not here:
         return
     ids = [r.id for r in here]
-    titles = {r.id: f"{r.title} · {r.status} · {r.record['seeds']} seeds · {r.record['created'][11:16]}" for r in here}
+    titles = {r.id: describe(r) for r in here}
     if s.run_id in ids:
         st.session_state["run_choice"] = s.run_id
     st.selectbox(
@@ -156,6 +156,11 @@ def choose_run(s: state.State) -> None:
         label_visibility="collapsed",
         on_change=lambda: open_chosen(s),
     )
+
+
+def describe(run: runs.Run) -> str:
+    status = "" if run.active else f"{run.status} · "  # an active run's status would be out of date at once
+    return f"{run.title} · {status}{run.record['seeds']} seeds · {run.record['created'][11:16]} UTC"
 
 
 def open_chosen(s: state.State) -> None:

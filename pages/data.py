@@ -55,7 +55,7 @@ def invitation(s: state.State) -> None:
     if len(pairs):
         busy = runner.my_active_job(s) is not None
         if action.button(
-            "Run anchor optimisation",
+            f"Run {runner.suggested(s.data).title.lower()}",
             type="primary",
             icon=":material/play_arrow:",
             key="run_first",
@@ -70,7 +70,7 @@ def invitation(s: state.State) -> None:
                 st.error(str(e))
         words.markdown(
             f"Two encoders, no shared coordinates: only **{len(pairs)} pairs** of rows are given away. "
-            "Watch them grow into 300 parallel anchors, then read whose neighbours are whose."
+            "Watch the two spaces find each other, then read whose neighbours are whose."
         )
         return
     known = "No pairs are known between these two spaces" if data.truth is None else "No seeds are chosen"

@@ -81,7 +81,7 @@ def controls(s: state.State) -> tuple[str, str, int]:
         )
         target = s.data.y if way == "x_to_y" else s.data.x
         most = min(50, len(target))
-        k = st.number_input("k", 1, 50, 10, key="k", persist_state="session")
+        k = st.number_input("k", 1, 50, 10, key="k", persist_state="session", width=130)
     if k > most:
         st.caption(f"k limited to {most}: the target space has only so many rows.")
     return way, rule, min(int(k), most)
@@ -209,7 +209,7 @@ def neighbour_table(
         column_config={
             "rank": st.column_config.NumberColumn(width=50),
             "rank by seeds": st.column_config.NumberColumn(
-                width=70, help="Rank of this row for the same query under the relative representation of the seeds"
+                width=100, help="Rank of this row for the same query under the relative representation of the seeds"
             ),
             "change": st.column_config.TextColumn(width=70),
             "score": st.column_config.NumberColumn(format="%.3f", width=60),

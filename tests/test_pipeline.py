@@ -90,7 +90,7 @@ def test_truth_does_not_reach_the_method(outcome):
 
 
 def test_stopped_half_way_it_keeps_the_last_snapshot_and_says_so():
-    fit = Fit(PAIR, Task(method("ao", mode="paper", anchors=60, steps=50), SEEDS))
+    fit = Fit(PAIR, Task(method("ao", mode="paper", anchors=60, adam_steps=50), SEEDS))
     steps = fit.steps()
     for _ in range(5):
         next(steps)
@@ -106,7 +106,7 @@ def test_nothing_to_keep_before_the_first_step():
 
 
 def test_the_moving_side_is_drawn_in_the_frame_of_the_other():
-    fit = Fit(PAIR, Task(method("ao", mode="paper", anchors=60, steps=20), SEEDS, folds=0))
+    fit = Fit(PAIR, Task(method("ao", mode="paper", anchors=60, adam_steps=20), SEEDS, folds=0))
     frames = [p.frame for p in fit.steps() if p.frame is not None]
     assert len(frames) >= 2 and all(f.shape == (450, 2) for f in frames)
     assert fit.fixed_map.shape == (400, 2)

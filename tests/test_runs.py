@@ -49,7 +49,7 @@ def test_a_run_is_executed_from_its_folder_alone():
 
 
 def test_cancelled_it_is_readable_with_what_it_had():
-    run = made(method=method("ao", mode="paper", anchors=60, steps=200))
+    run = made(method=method("ao", mode="paper", anchors=60, adam_steps=200))
     steps = runs.execute(run)
     for _ in range(4):
         next(steps)

@@ -20,7 +20,7 @@ def no_run(s: state.State, run: Run | None, what: str) -> None:
         st.warning(f"Run {run.title} is {run.status} and kept no result. {run.record['message']}")
     else:
         st.info(f"{what} No run is open yet.")
-    if st.button("Run anchor optimisation with the defaults", type="primary", icon=":material/play_arrow:"):
+    if st.button(f"Run {runner.suggested(s.data).title.lower()}", type="primary", icon=":material/play_arrow:"):
         try:
             runner.start_default(s)
         except InputError as e:

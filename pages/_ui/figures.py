@@ -32,8 +32,8 @@ def live_scores(
                 "yAxis": round(values[key], 4),
                 "lineStyle": {"type": "dashed" if name == "seed" else "dotted", "color": colours[way], "width": 1.5},
                 "label": {
-                    "formatter": f"{'Seed' if name == 'seed' else 'GT anchors'} {WAY_NAMES[way]} {values[key]:.2f}",
-                    "position": "insideStartTop" if way == "x_to_y" else "insideEndTop",
+                    "formatter": f"{'Seed' if name == 'seed' else 'GT'} {WAY_NAMES[way]} {values[key]:.2f}",
+                    "position": "end",
                     "color": colours[way],
                     "fontSize": 10,
                 },
@@ -48,7 +48,9 @@ def live_scores(
         series.append(_line("mutual neighbours", curves["mutual neighbours"], colours["x_to_y"]))
     if not series:
         return None
-    return _curves(series, total, dark, low=0, high=1)
+    option = _curves(series, total, dark, low=0, high=1)
+    option["grid"]["right"] = 118 if references else 18  # room for the names of the lines
+    return option
 
 
 def live_quantities(curves: dict[str, tuple], total: int, dark: bool) -> dict | None:

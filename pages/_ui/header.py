@@ -18,6 +18,7 @@ STYLE = """<style>
 
 def show() -> None:
     s = state.current()
+    state.jobs()  # made with the first page, so that its spare worker is warm by the first Run
     data = s.data
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="header"):
         st.page_link(

@@ -50,7 +50,7 @@ def view(s: state.State) -> None:
 
 def _nothing_yet(s: state.State) -> None:
     st.info("No run is open. Press **Run** to watch the alignment happen, or run the defaults:")
-    if st.button("Run anchor optimisation", icon=":material/play_arrow:", key="run_default"):
+    if st.button(f"Run {runner.suggested(s.data).title.lower()}", icon=":material/play_arrow:", key="run_default"):
         try:
             runner.start_default(s)
         except InputError as e:

@@ -7,13 +7,24 @@ import streamlit as st
 DATA, SEEDS, ALIGN, RETRIEVAL = "pages/data.py", "pages/seeds.py", "pages/align.py", "pages/retrieval.py"
 
 
+def _home() -> None:
+    st.switch_page(DATA, query_params=dict(st.query_params))
+
+
 def pages() -> list:
+    # The default page has no address but "/", so a link to /data would be refused if Data were it.
     return [
-        st.Page(DATA, title="Data", icon=":material/scatter_plot:", default=True),
+        st.Page(_home, title="Relcore", default=True, visibility="hidden"),
+        st.Page(DATA, title="Data", icon=":material/scatter_plot:"),
         st.Page(SEEDS, title="Seeds", icon=":material/link:"),
         st.Page(ALIGN, title="Align", icon=":material/play_circle:"),
         st.Page(RETRIEVAL, title="Retrieval", icon=":material/manage_search:"),
     ]
+
+
+def through_the_front_door() -> None:
+    """Said by app.py just before it runs a page."""
+    st.session_state["_routed"] = True
 
 
 def ensure() -> None:
@@ -22,6 +33,6 @@ def ensure() -> None:
     With a ``pages/`` folder Streamlit serves the first deep link after a server start past app.py, until some
     session has called ``st.navigation``.
     """
-    if not st.session_state.get("_routed"):
+    if not st.session_state.pop("_routed", False):
         st.navigation(pages())
         st.rerun()

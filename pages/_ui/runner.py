@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pages._ui import state
-from relcore import methods, runs
-from relcore.errors import InputError
+from relcore import methods, runs, samples
 from relcore.methods.base import Method
 from relcore.preprocess import DEFAULT
 
@@ -52,12 +51,15 @@ def start(
     s.selection.past.clear()
 
 
+def suggested(data: state.Data) -> type[Method]:
+    """The method to try first: the one a sample names, else anchor optimisation."""
+    return methods.method_class(next((s.method for s in samples.list_samples() if s.name == data.sample), "ao"))
+
+
 def start_default(s: state.State) -> None:
-    """Anchor optimisation with its defaults; nothing when a run of this visitor is going on already."""
+    """The suggested method with its defaults; nothing when a run of this visitor is going on already."""
     if my_active_job(s) is None:
-        if not len(s.seeds.pairs):
-            raise InputError("Anchor optimisation needs seed pairs; add some on the Seeds page.")
-        start(s, methods.method("ao"))
+        start(s, suggested(s.data)())
 
 
 def next_title(method: Method) -> str:

@@ -165,7 +165,8 @@ def set_data(state: State, data: Data) -> None:
 def default_seeds(data: Data) -> SeedSet:
     if data.truth is None or not len(data.truth):
         return SeedSet.clean(Pairs.empty(), "none")
-    count = min(SEED_COUNT, len(data.truth))
+    wanted = next((s.seeds for s in samples.list_samples() if s.name == data.sample), SEED_COUNT)
+    count = min(wanted, len(data.truth))
     return SeedSet.clean(seeds.draw(data.truth, count, seed=0), f"{count} drawn at random (seed 0)")
 
 

@@ -22,19 +22,26 @@ HELP = {
 def metrics_table(title: str, metrics: dict) -> None:
     """Seed baseline, run and ground-truth anchors, both directions, with n and a word on how it is computed."""
     references = metrics.get("references", {})
-    rows = []
-    for way in WAY_NAMES:
-        for name, values in _named(title, metrics, references):
-            rows.append(
-                {"direction": WAY_NAMES[way], "anchors": name}
-                | {COLUMNS[c]: values[way][c] for c in COLUMNS if c in values[way]}
-            )
+    rows = [
+        {"anchors": name}
+        | {
+            f"{COLUMNS[c]} {arrow}": values[way][c]
+            for c in COLUMNS
+            for way, arrow in WAY_NAMES.items()
+            if c in values[way]
+        }
+        for name, values in _named(title, metrics, references)
+    ]
     n = metrics["x_to_y"]["n"]
-    format_of = {c: st.column_config.NumberColumn(format="%.3f", help=HELP[c]) for c in HELP}
+    columns = {
+        f"{c} {arrow}": st.column_config.NumberColumn(format="%.3f", help=f"{HELP[c]}. {arrow}, n = {n:,}", width=84)
+        for c in HELP
+        for arrow in WAY_NAMES.values()
+    }
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
-        column_config=format_of,
+        column_config=columns | {"anchors": st.column_config.TextColumn(pinned=True, width=130)},
         key="metrics_table",
         alt="Retrieval metrics of the run and its references, both directions",
     )

@@ -335,7 +335,7 @@ class AnchorOptimization(Method):
                 break
         done, ones = t, torch.ones(max(len(x), len(y)), device=x.device)
         turn, _ = linalg.procrustes_of(cross)
-        old = torch.full((len(y),), -1, dtype=torch.int64, device=x.device)
+        old = to_x if self.rounds else torch.full((len(y),), -1, dtype=torch.int64, device=x.device)
         moved = 1.0
         for t in range(done + 1, done + self.polish + 1):
             factors = matching.Factors(unit_rows(x @ turn), y, ones[: len(x)], ones[: len(y)])

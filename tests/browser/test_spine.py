@@ -44,7 +44,7 @@ def start_long_run(page: Page, url: str) -> str:
     page.get_by_label("Mode", exact=True).click()
     page.get_by_role("option", name="paper").click()
     page.wait_for_selector(READY)
-    set_number(page, "Steps", 5000)
+    set_number(page, "Adam steps", 5000)
     page.get_by_role("button", name="Run", exact=True).click()
     run = run_id(page)
     expect(page.get_by_text(re.compile(r"running.*step \d+ of 5000"))).to_be_visible(timeout=60_000)
