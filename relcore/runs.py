@@ -388,7 +388,8 @@ def _this_process() -> dict[str, int | str]:
 def _start_time(pid: int) -> str:
     """When the process began, in the kernel's clock ticks: a reused pid has another. Empty where there is no /proc."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return "" if state == "Z" else fields[18]  # a zombie is dead, only not yet reaped
     except (OSError, IndexError):
         return ""
 

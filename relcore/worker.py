@@ -15,15 +15,18 @@ import ctypes
 import json
 import math
 import os
+import queue
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
+from pathlib import Path
 from typing import IO, Any
 
 EVERY = 0.1  # seconds between two reports
-ORPHAN_GRACE = 1.5  # seconds a run without a server has to keep what it has
+ORPHAN_GRACE = 1.0  # seconds a run without a server has to keep what it has
 NICENESS = 10  # the server and the browser come first
 OOM_SCORE = "500"  # when memory runs out, the kernel should take the worker and not the server
 
@@ -80,10 +83,11 @@ class Reporter:
 
 
 class Worker:
-    """The state the signal handler and the stdin watcher share with the run."""
+    """The state the signal handler and the watcher of stdin share with the run."""
 
     def __init__(self, out: IO[str]):
         self.report = Reporter(out)
+        self.orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.busy = False
         self.stop = False
 
@@ -93,12 +97,20 @@ class Worker:
         self.stop = True
 
     def watch_stdin(self) -> None:
-        """The server keeps its end open as long as it lives. A thread, because a step may be long."""
-        while sys.stdin.buffer.raw.read(1024):
+        """Pass on the one line, then wait for the end: the server keeps its side open as long as it lives.
+
+        A thread, because neither loading torch nor a long step may keep a worker whose server is gone.
+        """
+        stdin = sys.stdin.buffer.raw
+        line = stdin.readline()
+        if line.endswith(b"\n"):
+            self.orders.put(line)
+        while stdin.read(1024):
             pass
+        if not self.busy:
+            os._exit(0)
+        signal.setitimer(signal.ITIMER_REAL, ORPHAN_GRACE)  # the kernel ends us then, however little we get to run
         self.stop = True
-        time.sleep(ORPHAN_GRACE)
-        os._exit(1)
 
     def execute(self, folder: str) -> None:
         from relcore import runs
@@ -140,25 +152,31 @@ def settle() -> None:
 
 
 def warm_up() -> None:
-    """Load what a run needs, once through a small one: torch loads half of itself on first use."""
+    """Load what a run needs by beginning, ending and writing a small one of each method.
+
+    Importing is not enough: torch and pandas load half of themselves on first use.
+    """
     import numpy as np
     import torch
 
-    from relcore import methods, pipeline, space
+    from relcore import methods, runs, space
 
     torch.set_num_threads(int(os.environ.get("RELCORE_THREADS", "1")))
     vectors = np.random.default_rng(0).standard_normal((48, 6))
-    x, _ = space.make_space(vectors)
-    y, _ = space.make_space(vectors[:, ::-1])
-    pair = space.Pair(x, y, space.Pairs.by_row(48))
-    for name in methods.REGISTRY:
-        try:
-            task = pipeline.Task(methods.method(name), space.Pairs.by_row(12), device="cpu", folds=0)
-            next(pipeline.Fit(pair, task).steps())
-        except (
-            Exception
-        ):  # a method that fails here must not take the jobs of the others down; its own run will say why
-            traceback.print_exc()
+    x, report_x = space.make_space(vectors)
+    y, report_y = space.make_space(vectors[:, ::-1])
+    truth = space.Pairs.by_row(48)
+    pair = space.Pair(x, y, truth)
+    small = dict(seeds=truth.take(np.arange(12)), device="cpu", reports=(report_x, report_y), keep_spaces=False)
+    with tempfile.TemporaryDirectory(prefix="relcore-") as folder:
+        for name in methods.REGISTRY:
+            # a method that fails here must not take the jobs of the others down; its own run will say why
+            try:
+                run = runs.create(pair, method=methods.method(name), folder=Path(folder) / name, **small)
+                with contextlib.closing(runs.execute(run, pair)) as steps:
+                    next(steps)
+            except Exception:
+                traceback.print_exc()
 
 
 def main() -> None:
@@ -168,13 +186,12 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, worker.on_signal)
     settle()
+    threading.Thread(target=worker.watch_stdin, daemon=True).start()
     warm_up()
     worker.report.send("ready")
-    line = sys.stdin.buffer.raw.readline()
-    if not line.endswith(b"\n"):
-        return  # the server is gone, or did not finish its sentence
-    threading.Thread(target=worker.watch_stdin, daemon=True).start()
-    worker.execute(json.loads(line)["folder"])
+    worker.execute(json.loads(worker.orders.get())["folder"])
+    sys.stderr.flush()
+    os._exit(0)  # all is written; taking torch down in good order would hold the place of the next job for seconds
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from relcore import methods, runs
-from relcore.cli import main
+from relcore.cli import Heartbeat, main
 from relcore.errors import RunFailed
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -271,7 +271,7 @@ def test_ctrl_c_keeps_what_there_is(tmp_path):
         [
             *(sys.executable, "-m", "relcore", "align", "--x", "x.npy", "--y", "y.npy", "--pair-by", "row"),
             *("--seeds", "15", "--method", "ao", "--out", str(out), "--json"),
-            *("--set", "mode=faithful", "--set", "steps=100000"),
+            *("--set", "mode=paper", "--set", "adam_steps=100000"),
         ],
         cwd=tmp_path,
         stdout=subprocess.PIPE,
@@ -293,6 +293,24 @@ def test_ctrl_c_keeps_what_there_is(tmp_path):
     assert record["status"] == "cancelled" and record["metrics"].keys() >= {"x_to_y", "y_to_x"}
     assert record["converged"] is False
     assert runs.Run.load(out).usable
+
+
+def test_what_takes_long_says_what_it_is_doing(monkeypatch, capsys):
+    monkeypatch.setattr("relcore.cli.HEARTBEAT", 0.05)
+    with Heartbeat() as beat:
+        beat.says("reading x.npy")
+        deadline = time.monotonic() + 30
+        while "reading x.npy (" not in (err := capsys.readouterr().err):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert err.endswith(" s)\n")
+
+
+def test_what_is_quick_says_nothing(monkeypatch, capsys):
+    monkeypatch.setattr("relcore.cli.HEARTBEAT", 60.0)
+    with Heartbeat() as beat:
+        beat.says("reading x.npy")
+    assert capsys.readouterr().err == ""
 
 
 # ---------------------------------------------------------------------- evaluate

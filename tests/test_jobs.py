@@ -37,7 +37,7 @@ def new_run(long: bool = False) -> runs.Run:
     vectors = rng.standard_normal((400, 8))
     x, report_x = make_space(vectors)
     y, report_y = make_space(vectors[:, ::-1])
-    method = methods.method("ao", mode="faithful", steps=100_000, anchors=60) if long else methods.method("relative")
+    method = methods.method("ao", mode="paper", adam_steps=100_000, anchors=60) if long else methods.method("relative")
     return runs.create(
         Pair(x, y, Pairs.by_row(400)),
         method=method,
@@ -99,7 +99,7 @@ def test_a_run_to_its_end(manager):
     assert job in manager.jobs("ada") and job not in manager.jobs("bob") and job in manager.jobs()
 
 
-def test_a_snapshot_shows_the_run_moving(manager):
+def test_watch_pause_resume_cancel(manager):
     job = manager.submit(new_run(long=True).folder)
     until(lambda: job.snapshot().step > 50)
     until(lambda: job.snapshot().rate is not None)
@@ -114,10 +114,6 @@ def test_a_snapshot_shows_the_run_moving(manager):
         assert values[-1] == b.metrics[name]
     assert b.frame is not None and runs.Run.load(job.folder).frame(b.frame).shape == (400, 2)
 
-
-def test_pause_stands_still_and_resume_goes_on(manager):
-    job = manager.submit(new_run(long=True).folder)
-    until(lambda: job.snapshot().step > 0)
     job.pause()
     time.sleep(0.3)  # messages under way
     still = job.snapshot()
@@ -128,10 +124,6 @@ def test_pause_stands_still_and_resume_goes_on(manager):
     until(lambda: job.snapshot().step > still.step)
     assert job.snapshot().status == "running"
 
-
-def test_cancel_frees_the_worker_and_leaves_a_readable_folder(manager):
-    job = manager.submit(new_run(long=True).folder)
-    until(lambda: job.snapshot().step > 5)
     process = pid(job)
     job.cancel()
     assert job.snapshot().cancelling
@@ -154,86 +146,72 @@ def test_a_paused_job_can_be_cancelled(manager):
 # ---------------------------------------------------------------------- the queue
 
 
-def test_first_come_first_served_and_one_at_a_time(manager):
-    first = manager.submit(new_run(long=True).folder)
-    second, third = manager.submit(new_run(long=True).folder), manager.submit(new_run().folder)
+def test_first_come_first_served_whatever_becomes_of_a_job(manager):
+    first, second = (manager.submit(new_run(long=True).folder) for _ in range(2))
+    third = manager.submit(new_run().folder)
     until(lambda: first.snapshot().step > 0)
     assert (second.status, third.status) == ("queued", "queued")
-    first.cancel()
+    first.pause()  # a paused job lets the next one run
     until(lambda: second.snapshot().step > 0)
-    assert first.status == "cancelled" and third.status == "queued"
+    assert third.status == "queued"
+    first.resume()  # and goes on before those that never ran
+    time.sleep(0.2)
+    step = first.snapshot().step
+    assert (first.status, second.status) == ("queued", "running")
     second.cancel()
+    until(lambda: first.snapshot().step > step)
+    assert third.status == "queued"
+    os.kill(pid(first), signal.SIGKILL)
+    until(lambda: not first.active)
+    shot = first.snapshot()
+    assert shot.status == "failed" and "SIGKILL" in shot.message and "memory" in shot.message
+    run = runs.Run.load(first.folder)
+    assert run.status == "failed" and run.record["message"] == shot.message
     until(lambda: third.status == "done")
 
 
-def test_a_waiting_job_can_be_cancelled(manager):
-    first, second = manager.submit(new_run(long=True).folder), manager.submit(new_run().folder)
+@pytest.fixture
+def closed_shop():
+    """A manager that starts nothing."""
+    m = jobs.JobManager(max_running=0, spare=False, keep=2)
+    yield m
+    m.close()
+
+
+def test_a_waiting_job_can_be_cancelled(closed_shop):
+    first, second = (closed_shop.submit(new_run().folder) for _ in range(2))
     second.cancel()
     assert second.snapshot().status == runs.Run.load(second.folder).status == "cancelled"
-    assert first.active
+    assert first.status == "queued"
+    closed_shop.close()
+    assert first.status == runs.Run.load(first.folder).status == "cancelled"
 
 
-def test_a_paused_job_lets_the_next_run_and_then_goes_on(manager):
-    first = manager.submit(new_run(long=True).folder)
-    until(lambda: first.snapshot().step > 0)
-    second = manager.submit(new_run(long=True).folder)
-    first.pause()
-    until(lambda: second.snapshot().step > 0)
-    first.resume()
-    time.sleep(0.2)
-    assert first.snapshot().status == "queued"
-    step = first.snapshot().step
-    second.cancel()
-    until(lambda: first.snapshot().step > step)
-
-
-def test_what_cannot_be_submitted(manager, tmp_path):
+def test_what_cannot_be_submitted(closed_shop, tmp_path):
     with pytest.raises(InputError, match="no run here"):
-        manager.submit(tmp_path)
-    job = manager.submit(new_run(long=True).folder)
+        closed_shop.submit(tmp_path)
+    job = closed_shop.submit(new_run().folder)
     with pytest.raises(InputError, match="already under way"):
-        manager.submit(job.folder)
+        closed_shop.submit(job.folder)
     job.cancel()
-    until(lambda: not job.active)
     with pytest.raises(InputError, match="is cancelled"):
-        manager.submit(job.folder)
+        closed_shop.submit(job.folder)
+    closed_shop.close()
+    with pytest.raises(InputError, match="closed"):
+        closed_shop.submit(new_run().folder)
 
 
-def test_only_so_many_finished_jobs_are_remembered(home):
-    m = jobs.JobManager(spare=False, keep=2)
-    try:
-        blocker = m.submit(new_run(long=True).folder)
-        waiting = [m.submit(new_run().folder) for _ in range(4)]
-        for job in waiting:
-            job.cancel()
-        last = m.submit(new_run().folder)
-        assert m.jobs() == [blocker, *waiting[2:], last]
-    finally:
-        m.close()
+def test_only_so_many_finished_jobs_are_remembered(closed_shop):
+    waiting = closed_shop.submit(new_run().folder)
+    over = [closed_shop.submit(new_run().folder) for _ in range(4)]
+    for job in over:
+        job.cancel()
+    last = closed_shop.submit(new_run().folder)
+    assert closed_shop.jobs() == [waiting, *over[2:], last]
+    assert closed_shop.get(over[0].id) is None
 
 
 # ---------------------------------------------------------------------- when things die
-
-
-def test_a_killed_worker_is_a_failed_run_and_the_next_job_runs(manager):
-    job, after = manager.submit(new_run(long=True).folder), manager.submit(new_run().folder)
-    until(lambda: job.snapshot().step > 0)
-    os.kill(pid(job), signal.SIGKILL)
-    until(lambda: not job.active)
-    shot = job.snapshot()
-    assert shot.status == "failed" and "SIGKILL" in shot.message and "memory" in shot.message
-    run = runs.Run.load(job.folder)
-    assert run.status == "failed" and run.record["message"] == shot.message
-    until(lambda: after.status == "done")
-
-
-def test_a_worker_killed_while_paused_is_a_failed_run(manager):
-    job = manager.submit(new_run(long=True).folder)
-    until(lambda: job.snapshot().step > 0)
-    job.pause()
-    os.kill(pid(job), signal.SIGKILL)
-    until(lambda: not job.active)
-    assert job.status == "failed"
 
 
 def test_a_worker_that_cannot_start_says_why(home, monkeypatch):
@@ -250,7 +228,10 @@ def test_a_worker_that_cannot_start_says_why(home, monkeypatch):
         m.close()
 
 
-def test_a_run_that_fails_tells_its_reason(manager):
+def test_a_run_that_fails_tells_its_reason_and_a_dead_spare_is_replaced(manager):
+    until(lambda: manager._spare is not None)
+    os.kill(manager._spare.process.pid, signal.SIGKILL)
+    manager._spare.process.wait()
     run = new_run()
     run.update(x=run.record["x"] | {"fingerprint": "0" * 64})
     job = manager.submit(run.folder)
@@ -258,26 +239,31 @@ def test_a_run_that_fails_tells_its_reason(manager):
     assert job.status == "failed" and "not kept here" in job.snapshot().message
 
 
-def test_a_dead_spare_is_replaced_when_it_is_needed(manager):
-    until(lambda: manager._spare is not None)
-    os.kill(manager._spare.process.pid, signal.SIGKILL)
-    manager._spare.process.wait()
-    job = manager.submit(new_run().folder)
-    until(lambda: job.status == "done")
-
-
 def test_a_job_nobody_looks_at_is_paused(home):
     m = jobs.JobManager(spare=False, idle_after=0.5)
+
+    def hour_passes(look: bool) -> None:
+        with m._changed:
+            job._looked -= 3600
+            if look:
+                job.snapshot()
+            m._changed.notify_all()
+
     try:
         job = m.submit(new_run(long=True).folder)
         until(lambda: job.status == "paused")  # .status is no look
         assert "nobody looked" in job.snapshot().message
+        m.idle_after = 3600
         job.resume()
-        deadline = time.monotonic() + 1.5
-        while time.monotonic() < deadline:
-            assert job.snapshot().status == "running"
-            time.sleep(0.05)
+        until(lambda: job.status == "running")
+        hour_passes(look=True)
+        step = job._step
+        until(lambda: job._step > step + 5)
+        assert job.status == "running"
+        hour_passes(look=False)
         until(lambda: job.status == "paused")
+        os.kill(pid(job), signal.SIGKILL)  # death of a paused worker is noticed too
+        until(lambda: job.status == "failed")
     finally:
         m.close()
 
@@ -285,38 +271,43 @@ def test_a_job_nobody_looks_at_is_paused(home):
 SERVER = """
 import sys, time
 from relcore import jobs
-m = jobs.JobManager()
-job = m.submit(sys.argv[1])
-while job.snapshot().step < 5 or m._spare is None:
+m = jobs.JobManager(max_running=2)
+started = [m.submit(folder) for folder in sys.argv[2:]]
+while any(j.snapshot().step < 1 for j in started) or m._spare is None:
     time.sleep(0.01)
-if sys.argv[2] == "pause":
-    job.pause()
-print(job._worker.process.pid, m._spare.process.pid, flush=True)
-if sys.argv[2] != "leave":
+started[-1].pause()
+print(m._spare.process.pid, *(j._worker.process.pid for j in started), flush=True)
+if sys.argv[1] == "stay":
     time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("state", ["run", "pause"])
-def test_no_orphan_when_the_server_is_killed(state):
-    run = new_run(long=True)
+def server(how: str, folders: list[Path]) -> subprocess.Popen:
+    """Another process with a manager, jobs in these folders, the last one paused, and a spare; prints their pids."""
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    server = subprocess.Popen([sys.executable, "-c", SERVER, str(run.folder), state], stdout=subprocess.PIPE, env=env)
-    worker, spare = map(int, server.stdout.readline().split())
-    assert not gone(worker) and not gone(spare)
-    server.kill()
-    server.wait()
-    until(lambda: gone(worker) and gone(spare), 2.0)
-    assert runs.Run.load(run.folder).status in ("cancelled", "failed")
+    return subprocess.Popen(
+        [sys.executable, "-c", SERVER, how, *map(str, folders)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    )
+
+
+def test_no_orphan_when_the_server_is_killed():
+    """Neither the running worker, nor the paused one, nor the spare that is still loading torch."""
+    started = [new_run(long=True) for _ in range(2)]
+    with server("stay", [r.folder for r in started]) as process:
+        pids = [int(p) for p in process.stdout.readline().split()]
+        assert len(pids) == 3 and not any(map(gone, pids))
+        process.kill()
+        process.wait()
+        until(lambda: all(map(gone, pids)), 2.0)
+    assert {runs.Run.load(r.folder).status for r in started} <= {"cancelled", "failed"}
 
 
 def test_a_server_that_ends_in_good_order_ends_its_workers():
     run = new_run(long=True)
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", SERVER, str(run.folder), "leave"]
-    out = subprocess.run(command, capture_output=True, text=True, env=env, timeout=SLOW)
-    assert out.returncode == 0 and not out.stderr
-    assert all(gone(int(p)) for p in out.stdout.split())
+    with server("leave", [run.folder]) as process:
+        out, err = process.communicate(timeout=SLOW)
+    assert process.returncode == 0 and not err
+    assert all(gone(int(p)) for p in out.split())
     assert runs.Run.load(run.folder).status == "cancelled"
 
 
@@ -367,33 +358,33 @@ def test_json_has_no_nan():
 
 
 def test_what_a_worker_prints_cannot_break_the_protocol():
-    """A library that prints to file descriptor 1, past Python, lands on stderr."""
+    """A library that prints to file descriptor 1, past Python, lands on stderr; a closed stdin ends the worker."""
     code = (
-        "import os, sys; from relcore import worker\n"
-        "def warm(): print('python noise'); os.write(1, b'C noise\\n')\n"
+        "import os; from relcore import worker\n"
+        "def warm(): print('python noise', flush=True); os.write(1, b'C noise\\n')\n"
         "worker.warm_up = warm; worker.main()"
     )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     env = os.environ | {"PYTHONPATH": str(ROOT)}
-    out = subprocess.run(
-        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env
-    )
-    assert (out.returncode, out.stdout) == (0, '{"event": "ready"}\n')
-    assert "python noise" in out.stderr and "C noise" in out.stderr
+    with subprocess.Popen([sys.executable, "-c", code], env=env, **pipes) as process:
+        assert process.stdout.readline() == b'{"event": "ready"}\n'
+        process.stdin.close()
+        assert process.stdout.read() == b"" and process.wait() == 0
+        assert process.stderr.read() == b"python noise\nC noise\n"
 
 
-@pytest.mark.parametrize("warm", [True, False])
-def test_time_to_the_first_step(warm, capsys):
+def test_time_to_the_first_step(capsys):
     """A figure to read, not to hold: it depends on what else the machine does."""
-    m = jobs.JobManager(spare=warm)
+    m = jobs.JobManager()
     try:
-        if warm:
-            until(lambda: m._spare is not None)
-            assert select.select([m._spare.process.stdout], [], [], SLOW)[0]
+        until(lambda: m._spare is not None)
+        assert select.select([m._spare.process.stdout], [], [], SLOW)[0]
+        run = new_run(long=True)
         start = time.monotonic()
-        job = m.submit(new_run(long=True).folder)
+        job = m.submit(run.folder)
         until(lambda: job.snapshot().step > 0)
         took = time.monotonic() - start
     finally:
         m.close()
     with capsys.disabled():
-        print(f"\n  first step after {took:.2f} s with {'a warm' if warm else 'no'} worker")
+        print(f"\n  first step {took:.2f} s after Run, with a warm worker")
