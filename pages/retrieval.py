@@ -188,33 +188,35 @@ def neighbour_table(
     table = {"rank": np.arange(1, len(found) + 1)}
     if "seed_x" in arrays:
         before = seed_ranks(arrays, way, row, found)
-        table["rank by seeds"] = before
+        table["by seeds"] = before
         table["change"] = [
             f"▲ {b - r:,}" if b > r else f"▼ {r - b:,}" if b < r else "–"
             for r, b in zip(table["rank"], before, strict=True)
         ]
     table["score"] = arrays[f"{way}/{rule}/scores"][row, :k]
+    if partner >= 0:
+        table["✓"] = ["✓" if f == partner else "" for f in found]
     if target.media is not None:
         table["picture"] = target.media[found]
     table["name"] = target.names[found]
     if target.labels is not None:
         table["label"] = [label or "(none)" for label in target.labels[found]]
-    if partner >= 0:
-        table["partner"] = ["✓" if f == partner else "" for f in found]
     st.dataframe(
         pd.DataFrame(table),
         hide_index=True,
         height=36 * len(found) + 38 if len(found) <= 12 else 470,
         key=f"neighbours_{key}",
         column_config={
-            "rank": st.column_config.NumberColumn(width=50),
-            "rank by seeds": st.column_config.NumberColumn(
-                width=100, help="Rank of this row for the same query under the relative representation of the seeds"
+            "rank": st.column_config.NumberColumn(width=45),
+            "by seeds": st.column_config.NumberColumn(
+                width=65, help="Rank of this row for the same query under the relative representation of the seeds"
             ),
-            "change": st.column_config.TextColumn(width=70),
+            "change": st.column_config.TextColumn(width=65),
             "score": st.column_config.NumberColumn(format="%.3f", width=60),
             "picture": st.column_config.TextColumn(width=60),
-            "partner": st.column_config.TextColumn(width=60, help="The true partner of the query"),
+            "✓": st.column_config.TextColumn(width=30, help="The true partner of the query"),
+            "name": st.column_config.TextColumn(width=230),
+            "label": st.column_config.TextColumn(width=120),
         },
         alt=f"Neighbours of the query, {WAY_NAMES[way]}",
     )
@@ -276,7 +278,12 @@ def worst_and_ranks(s: state.State, run: Run, arrays: dict, way: str) -> None:
             on_select="rerun",
             selection_mode="single-row",
             alt="The queries whose true partner ranks lowest",
-            column_config={"rank": st.column_config.NumberColumn(width=60)},
+            column_config={
+                "rank": st.column_config.NumberColumn(width=55),
+                "name": st.column_config.TextColumn(width=210),
+                "label": st.column_config.TextColumn(width=110),
+                "finds instead": st.column_config.TextColumn(width=210),
+            },
         )
         picked = event.selection.rows
         st.caption("The 100 whose partner ranks lowest. Pick a row to make it the query.")

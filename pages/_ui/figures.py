@@ -31,12 +31,7 @@ def live_scores(
             {
                 "yAxis": round(values[key], 4),
                 "lineStyle": {"type": "dashed" if name == "seed" else "dotted", "color": colours[way], "width": 1.5},
-                "label": {
-                    "formatter": f"{'Seed' if name == 'seed' else 'GT'} {WAY_NAMES[way]} {values[key]:.2f}",
-                    "position": "end",
-                    "color": colours[way],
-                    "fontSize": 10,
-                },
+                "label": {"show": False} if way == "y_to_x" else _reference_label(name, values, dark),
             }
             for name, values in references.items()
         ]
@@ -49,8 +44,20 @@ def live_scores(
     if not series:
         return None
     option = _curves(series, total, dark, low=0, high=1)
-    option["grid"]["right"] = 118 if references else 18  # room for the names of the lines
+    option["grid"]["right"] = 76 if references else 18  # room for the names of the lines
     return option
+
+
+def _reference_label(name: str, values: dict[str, float], dark: bool) -> dict:
+    """One label for the lines of both directions, which often lie close together."""
+    both = " / ".join(f"{values[key]:.2f}" for key in ("mrr x to y", "mrr y to x"))
+    title = "Seed" if name == "seed" else "GT anchors"
+    return {
+        "formatter": f"{title}\n{both}",
+        "position": "end",
+        "color": "#C9D1DC" if dark else "#3A4450",
+        "fontSize": 10,
+    }
 
 
 def live_quantities(curves: dict[str, tuple], total: int, dark: bool) -> dict | None:

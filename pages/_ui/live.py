@@ -153,7 +153,7 @@ def _result(s: state.State, run: Run) -> None:
     if not run.usable:
         return
     if r["metrics"] and "x_to_y" in r["metrics"]:
-        metrics_table(run.title, r["metrics"])
+        metrics_table(run.title, r["metrics"], ("r@1", "r@10", "mrr"))
     _health(r)
     arrays = state.analysis(run)
     if state.is_of_data(run, s.data):
@@ -178,15 +178,45 @@ def curves_of(history: pd.DataFrame) -> dict[str, tuple[list, list]]:
 
 
 def _health(r: dict) -> None:
+    """The label-free checks, each with what it means."""
     h = r["health"]
-    with st.container(horizontal=True):
-        st.metric(
+    held = h["held_out"]
+    tiles = [
+        (
             "Mutual neighbours",
-            f"{h['mutual_rate']:.1%}",
-            border=True,
-            width=200,
-            help=f"Rows that are each other's nearest across the spaces; chance {h['mutual_chance']:.2%}",
+            f"{h['mutual_rate']:.0%}",
+            f"Rows that are each other's nearest across the spaces; by chance {h['mutual_chance']:.1%}. "
+            "High for a run that is consistently wrong, too.",
+        ),
+        (
+            "Held-out seeds, MRR",
+            f"{held['mrr']:.2f}" if held else "–",
+            f"Of {held['count']} seeds left out in turn, {held['hits']} found their partner among the {held['near']} "
+            f"nearest; by luck {held['expected']:.2g}."
+            if held
+            else f"Not measured: {h['held_out_skipped']}.",
+        ),
+        *(
+            (
+                f"N₁₀ skewness {arrow}",
+                f"{h['n10_skewness'][way]:.1f}",
+                "How unequally rows are drawn as one of the 10 nearest: high where a few hubs are near to everything.",
+            )
+            for way, arrow in figures.WAY_NAMES.items()
+        ),
+    ]
+    anchors = (r["metrics"] or {}).get("anchors")
+    if anchors:
+        tiles.append(
+            (
+                "Anchors found",
+                f"{anchors['found']:.0%}",
+                f"Anchors, seeds left out, that lie on their true partner; {anchors['count']} anchors on "
+                f"{anchors['distinct']} distinct rows.",
+            )
         )
+    for column, (label, value, help) in zip(st.columns(len(tiles)), tiles, strict=True):
+        column.metric(label, value, help=help)
 
 
 def _anchors(s: state.State, run: Run) -> None:

@@ -19,14 +19,14 @@ HELP = {
 }
 
 
-def metrics_table(title: str, metrics: dict) -> None:
+def metrics_table(title: str, metrics: dict, shown: tuple[str, ...] = tuple(COLUMNS)) -> None:
     """Seed baseline, run and ground-truth anchors, both directions, with n and a word on how it is computed."""
     references = metrics.get("references", {})
     rows = [
         {"anchors": name}
         | {
             f"{COLUMNS[c]} {arrow}": values[way][c]
-            for c in COLUMNS
+            for c in shown
             for way, arrow in WAY_NAMES.items()
             if c in values[way]
         }
