@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 BLOCK_ELEMENTS = 1 << 23  # 32 MiB of float32 scores at once; larger blocks were not faster
+GROUP = 32  # columns a group in the search for the k largest
 TINY = 1e-30
 
 
@@ -69,8 +70,11 @@ def partner_rank(x: Tensor, y: Tensor, rows_x: Tensor, rows_y: Tensor, *, block:
     for rows, scores in _blocks(x[rows_x], y, block):
         partner = rows_y[rows].to(y.device)[:, None]
         own = scores.gather(1, partner)
-        ahead = (scores > own) | ((scores == own) & (before < partner))
-        out.append(torch.count_nonzero(ahead, dim=1) + 1)
+        ahead = _count(scores > own)
+        tied = torch.nonzero(_count(scores >= own) > ahead + 1)[:, 0]
+        same_before = (scores[tied] == own[tied]) & (before < partner[tied])
+        ahead[tied] += same_before.sum(1)
+        out.append(ahead + 1)
     return torch.cat(out) if out else torch.zeros(0, dtype=torch.int64, device=y.device)
 
 
@@ -126,11 +130,11 @@ def nearest_both(x: Tensor, y: Tensor, *, block: int | None = None) -> tuple[Ten
     nearest_x = torch.zeros(len(y), dtype=torch.int64, device=x.device)
     best = torch.full((len(y),), -torch.inf, device=x.device)
     for rows, scores in _blocks(x, y, block):
-        nearest_y[rows] = scores.argmax(1)
-        top, row = scores.max(0)
-        better = top > best
-        best = torch.where(better, top, best)
-        nearest_x = torch.where(better, row + rows.start, nearest_x)
+        nearest_y[rows] = scores.max(1).indices
+        top = scores.amax(0)
+        better = torch.nonzero(top > best)[:, 0]  # ever fewer from block to block
+        best[better] = top[better]
+        nearest_x[better] = scores[:, better].argmax(0) + rows.start
     return nearest_y, nearest_x
 
 
@@ -167,6 +171,11 @@ def _blocks(queries: Tensor, targets: Tensor, block: int | None) -> Iterator[tup
         yield rows, queries[rows] @ targets.T
 
 
+def _count(mask: Tensor) -> Tensor:
+    """True entries of each row, int64. Summed as float32, four times faster and exact below 2^24 columns."""
+    return mask.sum(1, dtype=torch.float32).long()
+
+
 def _topk(queries: Tensor, targets: Tensor, k: int, shift: Tensor, block: int | None) -> tuple[Tensor, Tensor]:
     """Top-k of ``queries @ targets.T + shift``, equal scores by lowest index."""
     m = len(targets)
@@ -174,9 +183,14 @@ def _topk(queries: Tensor, targets: Tensor, k: int, shift: Tensor, block: int | 
         raise ValueError(f"k is {k}, wanted 1 to {m}, the number of target rows.")
     scores_out = torch.empty((len(queries), k), dtype=torch.float32, device=queries.device)
     indices_out = torch.empty((len(queries), k), dtype=torch.int64, device=queries.device)
+    grouped = m > 4 * GROUP * (k + 1)
+    if grouped and m % GROUP:  # whole groups; what fills the last one up scores below everything
+        missing = GROUP - m % GROUP
+        targets = torch.cat([targets, targets.new_zeros(missing, targets.shape[1])])
+        shift = torch.cat([shift, shift.new_full((missing,), -torch.inf)])
     for rows, scores in _blocks(queries, targets, block):
         scores += shift
-        top, index = scores.topk(min(k + 1, m), dim=1)
+        top, index = _topk_by_groups(scores, k + 1) if grouped else scores.topk(min(k + 1, m), dim=1)
         cut = torch.nonzero(top[:, k - 1] == top[:, k])[:, 0] if k < m else index.new_zeros(0)
         top, index = top[:, :k], index[:, :k]
         # topk leaves the order of equal scores open: by index first, then stably by score
@@ -188,3 +202,12 @@ def _topk(queries: Tensor, targets: Tensor, k: int, shift: Tensor, block: int | 
             top[cut], index[cut] = tied[:, :k], order[:, :k]
         scores_out[rows], indices_out[rows] = top, index
     return scores_out, indices_out
+
+
+def _topk_by_groups(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """``scores.topk(k, 1)`` at half its cost: the k largest lie in the k groups of columns with the largest maxima."""
+    groups = scores.view(len(scores), -1, GROUP)
+    chosen = groups.amax(2).topk(k, dim=1).indices
+    candidates = groups.gather(1, chosen[:, :, None].expand(-1, -1, GROUP)).flatten(1)
+    top, place = candidates.topk(k, dim=1)
+    return top, chosen.gather(1, place // GROUP) * GROUP + place % GROUP

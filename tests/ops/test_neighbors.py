@@ -21,6 +21,16 @@ def cosine(x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
     return (a / np.linalg.norm(a, axis=1)[:, None]) @ (b / np.linalg.norm(b, axis=1)[:, None]).T
 
 
+def csls_means(c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return -np.sort(-c, 1)[:, :10].mean(1), -np.sort(-c, 0)[:10].mean(0)
+
+
+def csls(x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
+    c = cosine(x, y)
+    rx, ry = csls_means(c)
+    return 2 * c - rx[:, None] - ry[None]
+
+
 def ordered(scores: np.ndarray, k: int) -> np.ndarray:
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
@@ -57,6 +67,15 @@ def test_equal_scores_come_by_lowest_index(k):
     np.testing.assert_array_equal(indices.numpy(), ordered((x @ y.T).numpy(), k))
 
 
+@pytest.mark.parametrize("m", [2560, 2571])
+@pytest.mark.parametrize("make", [sides, tied])
+def test_many_targets_are_searched_by_groups_with_the_same_result(m, make):
+    x, y = make(20, m)
+    assert m > 4 * neighbors.GROUP * 11
+    for search, scores in ((neighbors.topk_cosine, cosine(x, y)), (neighbors.topk_csls, csls(x, y))):
+        np.testing.assert_array_equal(search(x, y, 10)[1].numpy(), ordered(scores, 10))
+
+
 @pytest.mark.parametrize("make", [sides, tied])
 def test_rank_is_the_position_in_the_list(make):
     x, y = make(30, 40)
@@ -82,13 +101,11 @@ def test_a_collapsed_space_does_not_rank_first():
 @pytest.mark.parametrize(("n", "m"), SIZES)
 def test_csls_is_its_formula(n, m):
     x, y = sides(n, m)
-    c = cosine(x, y)
-    rx = -np.sort(-c, 1)[:, :10].mean(1)
-    ry = -np.sort(-c, 0)[:10].mean(0)
+    rx, ry = csls_means(cosine(x, y))
     means = neighbors.csls_means(x, y, block=9)
     np.testing.assert_allclose(means[0].numpy(), rx, atol=1e-6)
     np.testing.assert_allclose(means[1].numpy(), ry, atol=1e-6)
-    want = 2 * c - rx[:, None] - ry[None]
+    want = csls(x, y)
     k = min(5, m)
     scores, indices = neighbors.topk_csls(x, y, k, block=9)
     np.testing.assert_array_equal(indices.numpy(), ordered(want, k))
