@@ -18,7 +18,11 @@ def test_skewness_is_scipys():
 def test_a_constant_has_no_skew():
     assert hubness.skewness(np.full(7, 3)) == 0.0
     assert hubness.summary(np.array([1])) == {
-        "skewness": 0.0, "anti_hubs": 0.0, "robin_hood": 0.0, "top_1_percent": 1.0, "largest": 1,
+        "skewness": 0.0,
+        "anti_hubs": 0.0,
+        "robin_hood": 0.0,
+        "top_1_percent": 1.0,
+        "largest": 1,
     }
 
 
