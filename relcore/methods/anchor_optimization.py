@@ -283,10 +283,7 @@ class AnchorOptimization(Method):
             loss = scale / len(y) * self._squared_error(anchors_y, gram, anchors_x, cross, target)
             if not math.isfinite(loss):
                 raise RunFailed(f"loss became {loss} at step {t}; kept is step {t - 1}.", t - 1)
-            gradient = 2.0 * scale / len(y) * (anchors_y @ gram - anchors_x @ cross)
-            # through a -> a / |a|: only what is tangent to the sphere remains
-            gradient -= anchors_y * (anchors_y * gradient).sum(1, keepdim=True)
-            gradient /= raw.norm(dim=1, keepdim=True)
+            gradient = scale / len(y) * sphere_gradient(raw, gram, anchors_x, cross)
             first.mul_(0.9).add_(gradient, alpha=0.1)
             second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
             update = first / (1 - 0.9**t) / ((second / (1 - 0.999**t)).sqrt() + 1e-8)
@@ -371,6 +368,21 @@ class AnchorOptimization(Method):
         else:
             seconds = self.adam_steps * self.sinkhorn_iterations * costs.sweep(n, m, min(width, k), dx)
         return Cost(memory=memory, seconds=seconds)
+
+
+def sphere_gradient(raw: Tensor, gram: Tensor, anchors_x: Tensor, cross: Tensor) -> Tensor:
+    """Gradient (k, d_y) in ``raw`` of ``|Y A' - B A_x'|^2``, A being the rows of ``raw`` scaled to norm 1.
+
+    Parameters
+    ----------
+    raw : (k, d_y), no zero row. anchors_x : (k, d_x).
+    gram, cross : ``Y'Y`` (d_y, d_y) and ``B'Y`` (d_x, d_y), for rows Y (m, d_y) and their targets B (m, d_x).
+    """
+    norm = raw.norm(dim=1, keepdim=True)
+    anchors_y = raw / norm
+    gradient = 2.0 * (anchors_y @ gram - anchors_x @ cross)
+    # through a -> a / |a|: only what is tangent to the sphere remains
+    return (gradient - anchors_y * (anchors_y * gradient).sum(1, keepdim=True)) / norm
 
 
 def torch_rows(rows: np.ndarray) -> Tensor:
