@@ -323,7 +323,7 @@ class AnchorOptimization(Method):
             to_y, to_x = matching.best_both_ways(
                 unit_rows(x @ (left * weight)), unit_rows(y @ (right * weight)), self.neighbors
             )
-            cross = (x.T @ y[to_y] + x[to_x].T @ y) / (len(x) + len(y)) + self.seed_weight * seeds
+            cross = finite((x.T @ y[to_y] + x[to_x].T @ y) / (len(x) + len(y)) + self.seed_weight * seeds, t)
             moved, old = float((to_y != old).float().mean()), to_y
             mutual = float((to_x[to_y] == torch.arange(len(x), device=x.device)).float().mean())
             metrics = {"matches moved": moved, "mutual matches": mutual}
@@ -337,7 +337,7 @@ class AnchorOptimization(Method):
         for t in range(done + 1, done + self.polish + 1):
             factors = matching.Factors(unit_rows(x @ turn), y, ones[: len(x)], ones[: len(y)])
             match = matching.vote(factors, x)
-            turn, _ = linalg.procrustes_of(match.target.T @ y + seed_x.T @ seed_y)
+            turn, _ = linalg.procrustes_of(finite(match.target.T @ y + seed_x.T @ seed_y, t))
             moved, old = float((match.best != old).float().mean()), match.best
             yield self._turned(t, total, "polish", anchors_x, turn, {"matches moved": moved})
             if moved == 0:
@@ -383,6 +383,13 @@ def sphere_gradient(raw: Tensor, gram: Tensor, anchors_x: Tensor, cross: Tensor)
     gradient = 2.0 * (anchors_y @ gram - anchors_x @ cross)
     # through a -> a / |a|: only what is tangent to the sphere remains
     return (gradient - anchors_y * (anchors_y * gradient).sum(1, keepdim=True)) / norm
+
+
+def finite(cross: Tensor, t: int) -> Tensor:
+    """The cross-covariance of step t, if it is finite; a decomposition would break off without saying where."""
+    if not cross.isfinite().all():
+        raise RunFailed(f"cross-covariance became NaN or infinite at step {t}; kept is step {t - 1}.", t - 1)
+    return cross
 
 
 def torch_rows(rows: np.ndarray) -> Tensor:
