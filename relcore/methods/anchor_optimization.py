@@ -360,11 +360,10 @@ class AnchorOptimization(Method):
         width = min(dx, dy)
         memory = 4.0 * (2 * n * dx + 2 * m * dy + (n + m) * k) + costs.TILE_BYTES
         if self.mode == "alternating":
-            memory += 4.0 * min(n * m, costs.HELD_ELEMENTS)
-            each = costs.product(n, m, width) * (1 if n * m <= costs.HELD_ELEMENTS else 3) + costs.topk(n, m)
-            seconds = self.rounds * each + self.polish * costs.product(n, m, width) * 1.5
+            each = costs.both_ways(n, m, width)
+            seconds = self.rounds * each + self.polish * costs.vote(n, m, width)
         elif self.correspondence == "vote":
-            seconds = self.adam_steps * 1.6 * costs.product(n, m, min(width, k))
+            seconds = self.adam_steps * costs.vote(n, m, min(width, k))
         else:
             seconds = self.adam_steps * self.sinkhorn_iterations * costs.sweep(n, m, min(width, k), dx)
         return Cost(memory=memory, seconds=seconds)

@@ -7,17 +7,21 @@ Nanoseconds an element on one core of the machine the tests run on (2 GHz, AVX-5
 from __future__ import annotations
 
 TILE_BYTES = 64e6  # a tile of scores and its temporaries
-HELD_ELEMENTS = 1 << 26  # score matrices up to this size are kept
 
 
 def product(n: int, m: int, width: int) -> float:
-    """Seconds of one pass over the scores of n x m rows of a width: the product and a largest value."""
-    return 1e-9 * n * m * (0.5 + 0.033 * width)
+    """Seconds of the scores of n x m rows of a width, in tiles, and nothing else."""
+    return 1e-9 * n * m * (0.3 + 0.01 * width)
 
 
-def topk(n: int, m: int) -> float:
-    """Seconds of the 10 largest scores of each row, both ways."""
-    return 1e-9 * n * m * 8.0
+def vote(n: int, m: int, width: int) -> float:
+    """Seconds of one round of votes: a product, its largest value in each row, and a part of it again."""
+    return 1.4 * product(n, m, width) + 1e-9 * n * m * 2.0
+
+
+def both_ways(n: int, m: int, width: int) -> float:
+    """Seconds of the best matches both ways by CSLS: three products and their largest values."""
+    return 3.0 * product(n, m, width) + 1e-9 * n * m * 4.0
 
 
 def sweep(n: int, m: int, width: int, dim: int) -> float:
