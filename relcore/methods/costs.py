@@ -11,19 +11,19 @@ TILE_BYTES = 64e6  # a tile of scores and its temporaries
 
 def product(n: int, m: int, width: int) -> float:
     """Seconds of the scores of n x m rows of a width, in tiles, and nothing else."""
-    return 1e-9 * n * m * (0.3 + 0.01 * width)
+    return 1e-9 * n * m * (0.2 + 0.014 * width)
 
 
 def vote(n: int, m: int, width: int) -> float:
     """Seconds of one round of votes: a product, its largest value in each row, and a part of it again."""
-    return 1.4 * product(n, m, width) + 1e-9 * n * m * 2.0
+    return 1.5 * product(n, m, width) + 1e-9 * n * m * 1.0
 
 
 def both_ways(n: int, m: int, width: int) -> float:
     """Seconds of the best matches both ways by CSLS: three products and their largest values."""
-    return 3.0 * product(n, m, width) + 1e-9 * n * m * 4.0
+    return 3.0 * product(n, m, width) + 1e-9 * n * m * 4.3
 
 
 def sweep(n: int, m: int, width: int, dim: int) -> float:
     """Seconds of one Sinkhorn iteration with barycentres of a dimension, in float64."""
-    return 1e-9 * n * m * (40.0 + 0.07 * (width + dim))
+    return 1e-9 * n * m * (20.0 + 0.036 * (width + dim))
