@@ -350,18 +350,21 @@ def test_every_choice_of_every_option_runs(params):
     assert torch.isfinite(run.x).all() and torch.isfinite(run.y).all()
 
 
-def test_relative_epsilon_follows_the_scale_of_the_distances():
-    """Anchors repeated four times double every distance: a relative epsilon gives the same plan, an absolute not."""
-    x, y, truth = planted(n=60, dx=8, dy=11, noise=0.2)
-    params = dict(mode="paper", correspondence="soft", start="procrustes", adam_steps=1, anchors=30)
-    one = method("ao", epsilon=0.3, epsilon_scale="relative", **params)
-    moves = []
-    for scale in (1.0, 2.0):
-        steps = one._descend(
-            x, y, scale * x[:30], scale * x[:10], y[truth.y[:10].tolist()], torch.Generator().manual_seed(0)
-        )
-        moves.append(next(steps).metrics["distinct targets"])
-    assert 0 < moves[0] <= 1 and moves[0] == pytest.approx(moves[1], abs=0.25)
+def test_relative_epsilon_counts_in_medians_of_the_nearest_distance():
+    x, y, truth = planted(n=60, extra=7, dx=8, dy=11, noise=0.2)
+    seeds = truth.take(np.arange(10))
+    params = dict(mode="paper", correspondence="soft", start="procrustes", adam_steps=3, anchors=30)
+    ax = fit(x, y, seeds, **params).anchors_x
+    seed_y = y[seeds.y.tolist()]
+    start = torch.cat([seed_y, unit_rows(ax[10:] @ linalg.procrustes(ax[:10], seed_y)[0])])
+    distance = torch.cdist((x @ ax.T).double(), (y @ start.T).double())
+    median = float(distance.min(1).values.median())
+    assert median < 0.9 or median > 1.1, "an absolute epsilon must not be the same by accident"
+    relative = fit(x, y, seeds, epsilon=0.3, epsilon_scale="relative", **params)
+    absolute = fit(x, y, seeds, epsilon=0.3 * median, **params)
+    other = fit(x, y, seeds, epsilon=0.3, **params)
+    torch.testing.assert_close(relative.anchors_y, absolute.anchors_y, rtol=0, atol=1e-4)
+    assert float((relative.anchors_y - other.anchors_y).abs().max()) > 1e-3
 
 
 @pytest.mark.parametrize("params", [{}, {"mode": "paper"}, {"mode": "paper", "correspondence": "soft"}])
