@@ -80,8 +80,9 @@ class Run:
         if not isinstance(record, dict) or "status" not in record or "method" not in record:
             raise InputError(f"{path}: is not the record of a run; give the folder of a run.")
         run = cls(Path(folder), record)
-        if run.status in ("running", "paused") and not _alive(record.get("process")):
-            run.mark("failed", message="the process that ran it is gone; kept is what was written before")
+        if run.active and not _alive(record.get("process")):
+            before = "that had queued it" if run.status == "queued" else "that ran it"
+            run.mark("failed", message=f"the process {before} is gone; kept is what was written before")
         return run
 
     @property
@@ -246,6 +247,7 @@ def create(
             "seeds": len(seeds),
             **sides,
             "status": "queued",
+            "process": _this_process(),
             "message": "",
             "notes": list(notes),
             "versions": versions(),
