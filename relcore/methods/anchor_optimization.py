@@ -42,10 +42,11 @@ class AnchorOptimization(Method):
     form ``2/(m k) (A_y Y'Y - A_x B'Y)`` on the sphere, B being the barycentres: nothing of size n x m is kept.
 
     ``mode="alternating"`` replaces the descent by turns of matching and orthogonal Procrustes; then ``A_y`` is ``A_x``
-    under the map. It takes off from few seeds where the descent is stuck, and needs a small part of its time. Two
+    under the map. It takes off from few seeds where the descent is stuck, and needs a small part of its time. Three
     things make it take off. The map is kept to the directions that the matches determine, the leading singular
-    directions of their cross-covariance, and each is weighted by its singular value when rows are compared. And rows
-    are matched by CSLS both ways. The last rounds are plain votes and full orthogonal Procrustes.
+    directions of their cross-covariance, and each is weighted by its singular value when rows are compared. Rows are
+    matched by CSLS both ways. And every turn matches other rows, drawn at random, so that errors do not feed
+    themselves. The last rounds, on all rows, are plain votes and full orthogonal Procrustes.
 
     Departures from the paper, all of them switchable: preprocessing is the caller's (the paper does not centre); the
     plan is replaced by its limit for epsilon to 0, votes (``correspondence="soft"`` is the plan itself); seeds stay
@@ -66,10 +67,20 @@ class AnchorOptimization(Method):
     )
     anchors: int = param(300, "Anchors on the x side, seeds included", low=1, high=100_000, source=PAPER)
     rounds: int = param(
-        15, "Turns of matching and refitting the weighted map", low=0, high=1000, source=MEASURED, only_if=ALTERNATING
+        30, "Turns of matching and refitting the weighted map", low=0, high=1000, source=MEASURED, only_if=ALTERNATING
+    )
+    subset: int = param(
+        2000,
+        "Rows a side matched in a turn, drawn anew each time so that a wrong match cannot confirm itself; the first "
+        "turns take a quarter. 0 takes all rows. The last turns always take all",
+        low=0,
+        high=1_000_000,
+        source=MEASURED,
+        advanced=True,
+        only_if=ALTERNATING,
     )
     polish: int = param(
-        5,
+        15,
         "Last turns: plain votes and full orthogonal Procrustes",
         low=1,
         high=1000,
@@ -186,7 +197,7 @@ class AnchorOptimization(Method):
             anchors_y, converged = yield from self._descend(x, y, anchors_x, seed_x, seed_y, generator)
             turn = None
         else:
-            turn, converged = yield from self._alternate(x, y, anchors_x, seed_x, seed_y)
+            turn, converged = yield from self._alternate(x, y, anchors_x, seed_x, seed_y, generator)
             anchors_y = unit_rows(anchors_x @ turn)
             turn = turn.cpu()
         found = self.discretised(anchors_y, y, seeds)
@@ -305,7 +316,7 @@ class AnchorOptimization(Method):
 
     # ---------------------------------------------------------------- the alternation
 
-    def _alternate(self, x, y, anchors_x, seed_x, seed_y):
+    def _alternate(self, x, y, anchors_x, seed_x, seed_y, generator):
         """Turns of matching and fitting. Returns the orthogonal map (d_x, d_y) and whether the matches had settled."""
         import torch
 
@@ -315,34 +326,43 @@ class AnchorOptimization(Method):
         seeds = seed_x.T @ seed_y / len(seed_x)
         cross = seeds
         total = self.rounds + self.polish
-        old = torch.full((len(x),), -1, dtype=torch.int64, device=x.device)
-        t = 0
         for t in range(1, self.rounds + 1):
             left, weight, right = linalg.leading_directions(cross)
             weight = weight ** (self.weight / 2)
+            part_x, part_y = (self._drawn(v, (t - 1) / max(1, self.rounds - 1), generator) for v in (x, y))
             to_y, to_x = matching.best_both_ways(
-                unit_rows(x @ (left * weight)), unit_rows(y @ (right * weight)), self.neighbors
+                unit_rows(part_x @ (left * weight)), unit_rows(part_y @ (right * weight)), self.neighbors
             )
-            cross = finite((x.T @ y[to_y] + x[to_x].T @ y) / (len(x) + len(y)) + self.seed_weight * seeds, t)
-            moved, old = float((to_y != old).float().mean()), to_y
-            mutual = float((to_x[to_y] == torch.arange(len(x), device=x.device)).float().mean())
-            metrics = {"matches moved": moved, "mutual matches": mutual}
-            yield self._turned(t, total, "match and turn", anchors_x, left @ right.T, metrics)
-            if moved == 0:
-                break
-        done, ones = t, torch.ones(max(len(x), len(y)), device=x.device)
+            matched = (part_x.T @ part_y[to_y] + part_x[to_x].T @ part_y) / (len(part_x) + len(part_y))
+            cross = finite(matched + self.seed_weight * seeds, t)
+            mutual = float((to_x[to_y] == torch.arange(len(part_x), device=x.device)).float().mean())
+            yield self._turned(t, total, "match and turn", anchors_x, left @ right.T, {"mutual matches": mutual})
+        ones = torch.ones(max(len(x), len(y)), device=x.device)
         turn, _ = linalg.procrustes_of(cross)
-        old = to_x if self.rounds else torch.full((len(y),), -1, dtype=torch.int64, device=x.device)
+        old = None
         moved = 1.0
-        for t in range(done + 1, done + self.polish + 1):
+        for t in range(self.rounds + 1, total + 1):
             factors = matching.Factors(unit_rows(x @ turn), y, ones[: len(x)], ones[: len(y)])
             match = matching.vote(factors, x)
             turn, _ = linalg.procrustes_of(finite(match.target.T @ y + seed_x.T @ seed_y, t))
-            moved, old = float((match.best != old).float().mean()), match.best
-            yield self._turned(t, total, "polish", anchors_x, turn, {"matches moved": moved})
-            if moved == 0:
+            metrics = {}
+            if old is not None:
+                metrics["matches moved"] = moved = float((match.best != old).float().mean())
+            old = match.best
+            yield self._turned(t, total, "polish", anchors_x, turn, metrics)
+            if moved <= SETTLED / 10:
                 break
         return turn, moved <= SETTLED
+
+    def _drawn(self, v: Tensor, progress: float, generator) -> Tensor:
+        """The rows of one side matched in a turn: drawn anew, from a quarter of ``subset`` at first to all of it."""
+        import torch
+
+        size = min(self.subset, len(v)) if self.subset else len(v)
+        count = round(max(1, size // 4) ** (1 - progress) * size**progress)
+        if count >= len(v):
+            return v
+        return v[torch.randperm(len(v), generator=generator)[:count].to(v.device)]
 
     @staticmethod
     def _turned(t, total, phase, anchors_x, turn, metrics) -> Step:
@@ -360,7 +380,7 @@ class AnchorOptimization(Method):
         width = min(dx, dy)
         memory = 4.0 * (2 * n * dx + 2 * m * dy + (n + m) * k) + costs.TILE_BYTES
         if self.mode == "alternating":
-            each = costs.both_ways(n, m, width)
+            each = costs.both_ways(min(n, self.subset or n), min(m, self.subset or m), width)
             seconds = self.rounds * each + self.polish * costs.vote(n, m, width)
         elif self.correspondence == "vote":
             seconds = self.adam_steps * costs.vote(n, m, min(width, k))
