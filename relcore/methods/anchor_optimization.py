@@ -358,7 +358,9 @@ class AnchorOptimization(Method):
         """The rows of one side matched in a turn: drawn anew, from a quarter of ``subset`` at first to all of it."""
         import torch
 
-        size = min(self.subset, len(v)) if self.subset else len(v)
+        if not self.subset:
+            return v
+        size = min(self.subset, len(v))
         count = round(max(1, size // 4) ** (1 - progress) * size**progress)
         if count >= len(v):
             return v
