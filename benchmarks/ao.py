@@ -304,6 +304,12 @@ def run_costs(args: argparse.Namespace) -> None:
         ):
             seconds = cpu_seconds(action, 1 if name == "Sinkhorn sweep" else 3)
             row([name, width, f"{1e9 * seconds / n**2:.1f}", f"{1e9 * said / n**2:.1f}"])
+    print()
+    table(["decomposition, one thread", "ms", "relcore/methods/costs.py"])
+    for width in (50, 100, 300, 500):
+        square = torch.randn((width, width), generator=g, dtype=torch.float64)
+        seconds = cpu_seconds(lambda square=square: torch.linalg.svd(square))
+        row([f"{width} x {width}", f"{1e3 * seconds:.1f}", f"{1e3 * costs.decomposition(width, width):.1f}"])
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ MEASURED = "measured on the real pairs of benchmarks/ao.py"
 PAPER_MODE = ("mode", ("paper",))
 ALTERNATING = ("mode", ("alternating",))
 PLAN = ("correspondence", ("soft", "argmax"))
+FEWEST = 100  # rows a side drawn for a turn, where there are so many
 SETTLED = 0.01  # share of rows that changed their match in the last turn, below which the matches have settled
 
 
@@ -42,11 +43,13 @@ class AnchorOptimization(Method):
     form ``2/(m k) (A_y Y'Y - A_x B'Y)`` on the sphere, B being the barycentres: nothing of size n x m is kept.
 
     ``mode="alternating"`` replaces the descent by turns of matching and orthogonal Procrustes; then ``A_y`` is ``A_x``
-    under the map. It takes off from few seeds where the descent is stuck, and needs a small part of its time. Three
+    under the map. It takes off from few seeds where the descent is stuck, and needs a small part of its time. Four
     things make it take off. The map is kept to the directions that the matches determine, the leading singular
     directions of their cross-covariance, and each is weighted by its singular value when rows are compared. Rows are
-    matched by CSLS both ways. And every turn matches other rows, drawn at random, so that errors do not feed
-    themselves. The last rounds, on all rows, are plain votes and full orthogonal Procrustes.
+    matched by CSLS both ways. Every turn matches other rows, drawn at random, so that errors do not feed themselves.
+    And rows are compared in their leading principal directions, by variance at first, when little else is certain,
+    and more and more evenly later: the weights fall and each side is whitened in part. The last rounds, on all rows
+    and in all dimensions, are plain votes and full orthogonal Procrustes.
 
     Departures from the paper, all of them switchable: preprocessing is the caller's (the paper does not centre); the
     plan is replaced by its limit for epsilon to 0, votes (``correspondence="soft"`` is the plan itself); seeds stay
@@ -93,6 +96,25 @@ class AnchorOptimization(Method):
         "Power of the singular values that weigh the directions rows are compared in; 0 compares all alike",
         low=0.0,
         high=4.0,
+        source=MEASURED,
+        advanced=True,
+        only_if=ALTERNATING,
+    )
+    directions: int = param(
+        128,
+        "Leading principal directions of each side that rows are compared in; 0 takes all. The last turns take all",
+        low=0,
+        high=100_000,
+        source=MEASURED,
+        advanced=True,
+        only_if=ALTERNATING,
+    )
+    taper: float = param(
+        0.5,
+        "By the last weighted turn the power of the weights has fallen by this, and each side is whitened to this "
+        "power; 0 keeps both as they are at first",
+        low=0.0,
+        high=1.0,
         source=MEASURED,
         advanced=True,
         only_if=ALTERNATING,
@@ -326,17 +348,27 @@ class AnchorOptimization(Method):
         seeds = seed_x.T @ seed_y / len(seed_x)
         cross = seeds
         total = self.rounds + self.polish
+        (axes_x, scale_x), (axes_y, scale_y) = (
+            linalg.principal_axes(finite(v.T @ v, 1, f"second moment of {side}"), self.directions or v.shape[1])
+            for side, v in (("x", x), ("y", y))
+        )
         for t in range(1, self.rounds + 1):
-            left, weight, right = linalg.leading_directions(cross)
-            weight = weight ** (self.weight / 2)
-            part_x, part_y = (self._drawn(v, (t - 1) / max(1, self.rounds - 1), generator) for v in (x, y))
+            progress = (t - 1) / max(1, self.rounds - 1)
+            taper = self.taper * progress
+            even_x, even_y = axes_x * scale_x**-taper, axes_y * scale_y**-taper
+            left, weight, right = linalg.leading_directions(even_x.T @ cross @ even_y)
+            weight = weight ** (max(0.0, self.weight - taper) / 2)
+            part_x, part_y = (self._drawn(v, progress, generator) for v in (x, y))
             to_y, to_x = matching.best_both_ways(
-                unit_rows(part_x @ (left * weight)), unit_rows(part_y @ (right * weight)), self.neighbors
+                unit_rows(part_x @ (even_x @ (left * weight))),
+                unit_rows(part_y @ (even_y @ (right * weight))),
+                self.neighbors,
             )
             matched = (part_x.T @ part_y[to_y] + part_x[to_x].T @ part_y) / (len(part_x) + len(part_y))
             cross = finite(matched + self.seed_weight * seeds, t)
             mutual = float((to_x[to_y] == torch.arange(len(part_x), device=x.device)).float().mean())
-            yield self._turned(t, total, "match and turn", anchors_x, left @ right.T, {"mutual matches": mutual})
+            turn = (axes_x @ left) @ (axes_y @ right).T
+            yield self._turned(t, total, "match and turn", anchors_x, turn, {"mutual matches": mutual})
         ones = torch.ones(max(len(x), len(y)), device=x.device)
         turn, _ = linalg.procrustes_of(cross)
         old = None
@@ -355,13 +387,16 @@ class AnchorOptimization(Method):
         return turn, moved <= SETTLED
 
     def _drawn(self, v: Tensor, progress: float, generator) -> Tensor:
-        """The rows of one side matched in a turn: drawn anew, from a quarter of ``subset`` at first to all of it."""
+        """The rows of one side matched in a turn: drawn anew, from a quarter of ``subset`` at first to all of it.
+
+        A quarter, but not below :data:`FEWEST`: too few rows hold too few partners.
+        """
         import torch
 
         if not self.subset:
             return v
         size = min(self.subset, len(v))
-        count = round(max(1, size // 4) ** (1 - progress) * size**progress)
+        count = round(min(size, max(FEWEST, size // 4)) ** (1 - progress) * size**progress)
         if count >= len(v):
             return v
         return v[torch.randperm(len(v), generator=generator)[:count].to(v.device)]
@@ -382,8 +417,13 @@ class AnchorOptimization(Method):
         width = min(dx, dy)
         memory = 4.0 * (2 * n * dx + 2 * m * dy + (n + m) * k) + costs.TILE_BYTES
         if self.mode == "alternating":
-            each = costs.both_ways(min(n, self.subset or n), min(m, self.subset or m), width)
-            seconds = self.rounds * each + self.polish * costs.vote(n, m, width)
+            narrow = min(width, self.directions or width)
+            each = costs.both_ways(min(n, self.subset or n), min(m, self.subset or m), narrow)
+            each += costs.decomposition(narrow, narrow)
+            last = costs.vote(n, m, width) + costs.decomposition(dx, dy)
+            seconds = (
+                self.rounds * each + self.polish * last + costs.decomposition(dx, dx) + costs.decomposition(dy, dy)
+            )
         elif self.correspondence == "vote":
             seconds = self.adam_steps * costs.vote(n, m, min(width, k))
         else:
@@ -406,11 +446,11 @@ def sphere_gradient(raw: Tensor, gram: Tensor, anchors_x: Tensor, cross: Tensor)
     return (gradient - anchors_y * (anchors_y * gradient).sum(1, keepdim=True)) / norm
 
 
-def finite(cross: Tensor, t: int) -> Tensor:
-    """The cross-covariance of step t, if it is finite; a decomposition would break off without saying where."""
-    if not cross.isfinite().all():
-        raise RunFailed(f"cross-covariance became NaN or infinite at step {t}; kept is step {t - 1}.", t - 1)
-    return cross
+def finite(matrix: Tensor, t: int, what: str = "cross-covariance") -> Tensor:
+    """A matrix of step t, if it is finite; a decomposition would break off without saying where."""
+    if not matrix.isfinite().all():
+        raise RunFailed(f"{what} became NaN or infinite at step {t}; kept is step {t - 1}.", t - 1)
+    return matrix
 
 
 def torch_rows(rows: np.ndarray) -> Tensor:

@@ -24,6 +24,11 @@ def both_ways(n: int, m: int, width: int) -> float:
     return 3.0 * product(n, m, width) + 1e-9 * n * m * 4.3
 
 
+def decomposition(dx: int, dy: int) -> float:
+    """Seconds of the singular value decomposition of a (d_x, d_y) matrix in float64."""
+    return 1e-9 * dx * dy * min(dx, dy)
+
+
 def sweep(n: int, m: int, width: int, dim: int) -> float:
     """Seconds of one Sinkhorn iteration with barycentres of a dimension, in float64."""
     return 1e-9 * n * m * (20.0 + 0.036 * (width + dim))

@@ -27,6 +27,20 @@ def remove_top(v: Tensor, k: int) -> Tensor:
     return (torch.eye(v.shape[1], dtype=torch.float64) - top @ top.T).float()
 
 
+def principal_axes(moment: Tensor, limit: int, tolerance: float = 1e-3) -> tuple[Tensor, Tensor]:
+    """Principal axes of rows v by their second moment ``v' v`` (d, d), widest first.
+
+    Returns
+    -------
+    axes (d, q), orthonormal columns, and scale (q,), the root of their moments with the largest 1, float32; at most
+    ``limit`` axes, and none of a scale below ``tolerance``, where rounding is all there is.
+    """
+    values, vectors = torch.linalg.eigh(moment.double())
+    scale = values.flip(0).clamp_min(0).sqrt()
+    kept = min(limit, int((scale > tolerance * scale[0]).sum()))
+    return vectors.flip(1)[:, :kept].float(), (scale[:kept] / scale[0]).float()
+
+
 def leading_directions(cross: Tensor, tolerance: float = 1e-3) -> tuple[Tensor, Tensor, Tensor]:
     """The directions a cross-covariance (d_x, d_y) determines: its singular vectors and values, less the null ones.
 

@@ -93,3 +93,15 @@ def test_leading_directions_are_those_the_pairs_determine(dx, dy):
         np.testing.assert_allclose((basis.T @ basis).numpy(), np.eye(r), atol=1e-5)
     full = left.double() * values * float(want[0]) @ right.double().T
     assert float((full - cross.double()).norm()) < 2e-3 * float(cross.double().norm())
+
+
+@pytest.mark.parametrize("limit", [1, 4, 100])
+def test_principal_axes_are_the_right_singular_vectors(limit):
+    g = torch.Generator().manual_seed(3)
+    v = torch.randn(50, 7, generator=g, dtype=torch.float64) * torch.tensor([5.0, 4, 3, 2, 1, 0.5, 1e-6])
+    _, s, vt = np.linalg.svd(v.numpy())
+    axes, scale = linalg.principal_axes(v.T @ v, limit)
+    q = min(limit, 6)  # the seventh is 2e-7 of the first
+    assert axes.shape == (7, q) and axes.dtype == torch.float32
+    np.testing.assert_allclose(scale.numpy(), s[:q] / s[0], rtol=1e-6)
+    np.testing.assert_allclose(np.abs(vt[:q] @ axes.double().numpy()), np.eye(q), atol=1e-5)
