@@ -139,28 +139,6 @@ def test_the_first_map_keeps_what_seeds_and_directions_determine(seeds, directio
     assert np.linalg.matrix_rank(run.anchors_y.numpy(), tol=1e-3) == 20, "the last turns take all dimensions"
 
 
-def test_fresh_rows_and_taper_find_more_where_no_rotation_fits():
-    """y is x with every axis stretched by a factor of its own, turned, with noise; 6 seeds. The mean of three draws."""
-    means = {}
-    for name, params in (("default", {}), ("neither", {"subset": 0, "directions": 0, "taper": 0.0})):
-        means[name] = np.mean([found(*stretched(seed, **params)) for seed in range(3)])
-    assert means["default"] > means["neither"] + 0.1
-
-
-def stretched(seed: int, n: int = 800, dx: int = 60, dy: int = 80, **params):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(25, dx))[rng.integers(25, size=n)] + 0.9 * rng.normal(size=(n, dx))
-    q, _ = np.linalg.qr(rng.normal(size=(dy, dy)))
-    norm = np.linalg.norm(x, axis=1).mean()
-    y = (x * np.exp(0.7 * rng.normal(size=dx))) @ q[:dx] + 0.3 * norm * rng.normal(size=(n, dy)) / dy**0.5
-    x = x + 0.3 * norm * rng.normal(size=(n, dx)) / dx**0.5
-    order = rng.permutation(n)
-    truth = Pairs(np.stack([np.arange(n), np.argsort(order)], 1))
-    x, y = (unit_rows(torch.from_numpy(v - v.mean(0))) for v in (x, y[order]))
-    seeds = truth.take(np.random.default_rng(seed).permutation(n)[:6])
-    return fit(x, y, seeds, seed, anchors=100, **params), truth
-
-
 # ---------------------------------------------------------------- the descent
 
 
