@@ -112,7 +112,7 @@ def process_is_there(pid: int) -> bool:
 def test_pause_stops_the_steps_and_resume_goes_on(page, app_url):
     start_long_run(page, app_url)
     page.get_by_role("button", name="Pause", exact=True).click()
-    expect(page.get_by_text(re.compile(r"paused"))).to_be_visible()
+    expect(page.get_by_test_id("stProgress").get_by_text("paused")).to_be_visible()
 
     def step() -> int:
         return int(
