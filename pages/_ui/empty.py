@@ -5,7 +5,6 @@ from __future__ import annotations
 import streamlit as st
 
 from pages._ui import router, runner, state
-from relcore.errors import InputError
 from relcore.runs import Run
 
 
@@ -20,10 +19,5 @@ def no_run(s: state.State, run: Run | None, what: str) -> None:
         st.warning(f"Run {run.title} is {run.status} and kept no result. {run.record['message']}")
     else:
         st.info(f"{what} No run is open yet.")
-    if st.button(f"Run {runner.suggested(s.data).title.lower()}", type="primary", icon=":material/play_arrow:"):
-        try:
-            runner.start_default(s)
-        except InputError as e:
-            st.error(str(e))
-            return
+    if runner.default_button(s, "run_from_here"):
         st.switch_page(router.ALIGN)

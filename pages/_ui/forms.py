@@ -37,7 +37,7 @@ def _matters(f: dataclasses.Field, values: dict) -> bool:
     if not f.metadata.get("only_if"):
         return True
     other, wanted = f.metadata["only_if"]
-    return other not in values or values[other] in wanted
+    return values.get(other) in wanted  # a condition that is hidden itself is not met
 
 
 def _widget(cls: type[Method], f: dataclasses.Field):

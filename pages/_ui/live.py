@@ -12,7 +12,6 @@ import streamlit as st
 from pages._ui import figures, maps, router, runner, state
 from pages._ui.header import plain
 from pages._ui.tables import metrics_table
-from relcore.errors import InputError
 from relcore.jobs import JobSnapshot
 from relcore.runs import Run
 
@@ -50,12 +49,7 @@ def view(s: state.State) -> None:
 
 def _nothing_yet(s: state.State) -> None:
     st.info("No run is open. Press **Run** to watch the alignment happen, or run the defaults:")
-    if st.button(f"Run {runner.suggested(s.data).title.lower()}", icon=":material/play_arrow:", key="run_default"):
-        try:
-            runner.start_default(s)
-        except InputError as e:
-            st.error(str(e))
-            return
+    if runner.default_button(s, "run_default"):
         st.rerun()
 
 

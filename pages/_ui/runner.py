@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import streamlit as st
+
 from pages._ui import state
 from relcore import methods, runs, samples
+from relcore.errors import InputError
 from relcore.methods.base import Method
 from relcore.preprocess import DEFAULT
 
@@ -60,6 +63,19 @@ def start_default(s: state.State) -> None:
     """The suggested method with its defaults; nothing when a run of this visitor is going on already."""
     if my_active_job(s) is None:
         start(s, suggested(s.data)())
+
+
+def default_button(s: state.State, key: str) -> bool:
+    """The button that runs the suggested method; True once the run is submitted. A refusal is shown beside it."""
+    label = f"Run {suggested(s.data).title.lower()}"
+    if not st.button(label, type="primary", icon=":material/play_arrow:", key=key):
+        return False
+    try:
+        start_default(s)
+    except InputError as e:
+        st.error(str(e))
+        return False
+    return True
 
 
 def next_title(method: Method) -> str:

@@ -225,6 +225,8 @@ class AnchorOptimization(Method):
         found = self.discretised(anchors_y, y, seeds)
         map_x, map_y = anchors_x.T.contiguous().cpu(), anchors_y.T.contiguous().cpu()
         distinct = len(np.unique(found))
+        if self.discretise == "one_to_one" and len(found) > len(y):
+            notes.append(f"{len(found)} anchors for {len(y)} rows of y: not one to one, each takes its nearest row")
         if distinct < len(found):
             notes.append(f"{len(found)} anchors lie on {distinct} distinct rows of y")
         return Alignment(
@@ -258,7 +260,11 @@ class AnchorOptimization(Method):
         return torch.cat([torch_rows(seeds.x), order[~taken[order]][: count - len(seeds)]]), notes
 
     def discretised(self, anchors_y: Tensor, y: Tensor, seeds: Pairs) -> np.ndarray:
-        """Row of y for each anchor, int64 (k,): the seeds' own, the others' by cosine."""
+        """Row of y for each anchor, int64 (k,): the seeds' own, the others' by cosine.
+
+        With more anchors than rows no assignment is one to one: each then takes its nearest row, which
+        :meth:`steps` notes.
+        """
         from scipy.optimize import linear_sum_assignment
 
         free = anchors_y[len(seeds) :]

@@ -397,3 +397,10 @@ def test_the_estimate_grows_with_the_data(params):
     small, large = ao.estimate(1000, 1000, 100, 150, 15), ao.estimate(20_000, 20_000, 100, 150, 15)
     assert 0 < small.seconds < large.seconds and 0 < small.memory < large.memory
     assert large.memory < 2 * 2**30  # no n x m matrix: 20k x 20k float32 alone is 1.5 GiB
+
+
+def test_more_anchors_than_rows_of_y_are_not_one_to_one_and_that_is_said():
+    run = fit(X, Y[:60], Pairs.by_row(15), anchors=100)
+    assert len(run.anchors) == 100 and len(np.unique(run.anchors.y)) <= 60
+    assert any("not one to one" in note for note in run.notes)
+    assert not any("not one to one" in note for note in fit(X, Y, SEEDS, anchors=60).notes)

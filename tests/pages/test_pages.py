@@ -294,3 +294,19 @@ def test_the_server_does_not_import_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip().endswith("False")
+
+
+def test_a_form_shows_only_what_matters_in_the_mode_chosen(app):
+    """A field whose condition is itself hidden is hidden too: no Sinkhorn settings beside the alternation."""
+
+    def shown(at) -> set[str]:
+        widgets = [*at.number_input, *at.selectbox, *at.toggle]
+        return {w.key.removeprefix("param:ao:") for w in widgets if w.key and w.key.startswith("param:ao:")}
+
+    at = app("pages/align.py")
+    assert {"rounds", "subset"} <= shown(at)
+    assert not {"adam_steps", "correspondence", "epsilon", "sinkhorn_iterations", "stop_error"} & shown(at)
+    at.selectbox(key="param:ao:mode").set_value("paper").run()
+    assert {"adam_steps", "correspondence"} <= shown(at) and not {"rounds", "epsilon"} & shown(at)
+    at.selectbox(key="param:ao:correspondence").set_value("soft").run()
+    assert {"epsilon", "sinkhorn_iterations"} <= shown(at)
