@@ -13,7 +13,7 @@ import numpy as np
 from relcore.errors import InputError
 from relcore.formats.base import ID_WORDS, NAME_WORDS, shown
 from relcore.formats.sniff import is_text, read_head
-from relcore.formats.table import open_text
+from relcore.formats.text import open_text
 from relcore.space import NO_LABEL, LoadReport, Pairs, Space
 
 Seed = int | np.random.Generator

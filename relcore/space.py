@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,9 +31,24 @@ class SetAside(NamedTuple):
     reason: str
 
 
+class Refused(NamedTuple):
+    """Names, labels, media or metadata that were not attached, because their count is not that of the vectors."""
+
+    what: str
+    source: str
+    found: int
+    wanted: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what} not attached: {self.source} has {self.found:,} for {self.wanted:,} vectors; match them by an "
+            f"id column, attach them to the first {min(self.found, self.wanted):,} on request, or load without them"
+        )
+
+
 @dataclass(frozen=True)
 class LoadReport:
-    """What a loader read, what it used, what it set aside and what it had to assume."""
+    """What a loader read, what it used, what it set aside, what it had to assume and what it refused to attach."""
 
     source: str
     format: str
@@ -44,14 +59,14 @@ class LoadReport:
     set_aside: tuple[SetAside, ...] = ()
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    refused: tuple[Refused, ...] = ()
     aside_names: tuple[str, ...] = ()  # of the rows set aside, in their order; kept in memory only
 
     def summary(self) -> str:
         """For example ``412 rows read, 409 used, 3 set aside (2 NaN or infinite, 1 zero norm)``."""
         text = f"{self.rows_read:,} rows read, {self.rows_used:,} used"
         if self.set_aside:
-            reasons = Counter(s.reason for s in self.set_aside)
-            text += f", {len(self.set_aside):,} set aside ({', '.join(f'{c:,} {r}' for r, c in reasons.items())})"
+            text += f", {len(self.set_aside):,} set aside ({_counted(self.set_aside)})"
         return text
 
     def to_dict(self) -> dict:
@@ -65,12 +80,15 @@ class LoadReport:
             "dtype": self.dtype,
             "assumed": list(self.assumed),
             "warnings": list(self.warnings),
+            "refused": [r._asdict() for r in self.refused],
         }
 
     @classmethod
     def from_dict(cls, d: dict) -> LoadReport:
         rows = tuple(SetAside(s["row"], s["reason"]) for s in d["set_aside"])
-        return cls(**{**d, "set_aside": rows, "assumed": tuple(d["assumed"]), "warnings": tuple(d["warnings"])})
+        words = {"assumed": tuple(d["assumed"]), "warnings": tuple(d["warnings"])}
+        refused = tuple(Refused(**r) for r in d.get("refused", ()))
+        return cls(**{**d, **words, "set_aside": rows, "refused": refused})
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,10 +181,14 @@ def as_text(values: Sequence, n: int, what: str) -> np.ndarray:
     InputError
         If there are not exactly n values.
     """
-    values = list(values)
+    if not isinstance(values, np.ndarray):
+        values = list(values)
     if len(values) != n:
         raise InputError(f"{what}: {len(values)} values for {n} vectors; give exactly one a vector, or none at all.")
     out = np.empty(n, dtype=object)
+    if n and all(type(v) is str for v in values):
+        out[:] = values
+        return out
     for i, v in enumerate(values):
         if v is None or (isinstance(v, float | np.floating) and np.isnan(v)):
             out[i] = ""
@@ -175,6 +197,29 @@ def as_text(values: Sequence, n: int, what: str) -> np.ndarray:
         else:
             out[i] = str(v)
     return out
+
+
+def _counted(set_aside: Sequence[SetAside]) -> str:
+    """``2 NaN or infinite, 1 zero norm``; what differs from row to row (in brackets) is left out."""
+    reasons = Counter(s.reason.split(" (")[0] for s in set_aside)
+    return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+
+
+def _finite_and_zero(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two bool arrays (n,): rows without NaN and infinity, and rows of norm 0. One pass at the speed of memory."""
+    n = len(vectors)
+    finite, zero = np.empty(n, dtype=bool), np.zeros(n, dtype=bool)
+    step = max(1, 2**18 // vectors.shape[1])
+    for i in range(0, n, step):
+        block = vectors[i : i + step]
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            squares = np.einsum("ij,ij->i", block, block)
+        finite[i : i + step] = np.isfinite(squares)
+        # a float32 square overflows for rows beyond 1e19 and underflows below 1e-23: those are looked at exactly
+        for r in np.flatnonzero(~np.isfinite(squares) | (squares < 1e-30)):
+            finite[i + r] = np.isfinite(block[r]).all()
+            zero[i + r] = not block[r].any()
+    return finite, zero
 
 
 def make_space(
@@ -189,6 +234,8 @@ def make_space(
     format: str = "array",
     assumed: Sequence[str] = (),
     warned: Sequence[str] = (),
+    refused: Sequence[Refused] = (),
+    aside: Mapping[int, str] | None = None,
     copy: bool = True,
 ) -> tuple[Space, LoadReport]:
     """Validate raw rows and build a space: the one border where numbers enter Relcore.
@@ -201,6 +248,7 @@ def make_space(
     vectors : numeric array (n, d), any dtype, byte order and layout.
     names, labels, media : n values each, or None. Missing names become the row number.
     meta : DataFrame of n rows, or None.
+    aside : rows that are not to be used whatever their numbers, with the reason.
     copy : False lets the space keep the caller's memory; only for arrays nobody else holds.
 
     Raises
@@ -231,24 +279,24 @@ def make_space(
     if meta is not None and len(meta) != n:
         raise InputError(f"{where}, metadata: {len(meta)} rows for {n} vectors; give exactly one a vector.")
 
-    # float64 norms: a float32 square overflows for rows beyond 1e19 and underflows below 1e-23
-    finite = np.isfinite(canonical).all(1)
-    norms = np.zeros(n)
-    for i in range(0, n, 65536):
-        with np.errstate(invalid="ignore"):  # a NaN in the file may be a signalling one
-            norms[i : i + 65536] = np.linalg.norm(canonical[i : i + 65536].astype(np.float64), axis=1)
-    zero = finite & (norms == 0)
-    aside = [SetAside(int(r), "zero norm" if zero[r] else "NaN or infinite") for r in np.flatnonzero(~finite | zero)]
+    finite, zero = _finite_and_zero(canonical)
+    given = np.zeros(n, dtype=bool)
+    given[list(aside or ())] = True
+    reasons = dict(aside or {})
+    reasons |= {
+        int(r): "zero norm" if zero[r] else "NaN or infinite" for r in np.flatnonzero((~finite | zero) & ~given)
+    }
+    set_aside = [SetAside(r, reasons[r]) for r in sorted(reasons)]
+    finite, zero = finite & ~given, zero & ~given
     keep = np.flatnonzero(finite & ~zero)
     if not len(keep):
         if zero.all():
             raise InputError(f"Every vector in {where} has norm 0. Check the file or the chosen array.")
         raise InputError(
-            f"{where}: none of the {n} rows is usable ({int((~finite).sum())} with NaN or infinite numbers, "
-            f"{int(zero.sum())} of norm 0). Check the file or the chosen array."
+            f"{where}: none of the {n:,} rows is usable ({_counted(set_aside)}). Check the file or the chosen array."
         )
     space = Space(vectors=canonical, ids=np.arange(n, dtype=np.int64), meta=meta, title=title or source, **columns)
-    if aside:
+    if set_aside:
         space = space.take(keep)
     for column in (space.vectors, space.ids, space.names):
         if column.flags.writeable and column.flags.owndata:
@@ -260,10 +308,11 @@ def make_space(
         rows_used=len(space),
         dim=d,
         dtype=str(raw.dtype),
-        set_aside=tuple(aside),
+        set_aside=tuple(set_aside),
         assumed=tuple(assumed),
         warnings=tuple(warned),
-        aside_names=tuple(columns["names"][s.row] for s in aside),
+        refused=tuple(refused),
+        aside_names=tuple(columns["names"][s.row] for s in set_aside),
     )
     return space, report
 

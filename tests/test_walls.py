@@ -23,7 +23,7 @@ FLOORS = (
     ("metrics", "methods", "preprocess"),
     ("samples",),
     ("seeds", "formats", "store", "projection"),
-    ("space", "ops"),
+    ("space", "ops", "memory"),
     ("errors",),
 )
 FLOOR = {room: i for i, rooms in enumerate(FLOORS) for room in rooms}

@@ -1,77 +1,70 @@
-"""From bytes on disk to a :class:`~relcore.space.Space` and a report of what was read, set aside and assumed.
+"""Bytes on disk to a :class:`~relcore.space.Space` and a report of what was read; and back.
 
-One file a format. A format is a module with ``NAME``, ``ENDINGS`` and four functions:
+One file a format. A format is a module with ``NAME``, ``ENDINGS`` and the functions below; ``COMPRESSED = True`` says
+that it also reads gzip, bzip2 and xz; ``DUPLICATES = "first"`` that a name is a key: a repeated one is set aside.
 
-- ``recognises(path, head) -> bool``, by the first bytes;
-- ``read(path, key, roles) -> Raw``, where ``roles`` maps names, labels and media to the array or column chosen for
-  them, or to None where they come from elsewhere; a role that is not in it may be found by the reader;
+- ``recognises(path, head) -> bool``, by the first bytes (those inside, where the module reads compressed files);
+- ``arrays(path) -> list[ArrayInfo]``, for a picker; empty for a table;
+- ``peek(request) -> Peek``, what is there, told without reading it;
+- ``read(request) -> Raw``, the rows;
 - ``column(path, key, role)``, the names or labels that a file of their own holds;
-- ``arrays(path) -> list[ArrayInfo]``, for a picker.
+- ``write(path, space) -> list[str]``, and what the format could not keep.
 
-Adding one is one file and one line in :data:`REGISTRY`.
+Adding one is one file and one line in :data:`~relcore.formats.registry.REGISTRY`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
+import shutil
 import tempfile
-from collections.abc import Sequence
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 
+from relcore import memory
 from relcore.errors import InputError
-from relcore.formats.base import AmbiguousError, ArrayInfo, Raw, by_role_word, display, shown
-from relcore.formats.sniff import read_head, refuse
+from relcore.formats import beside
+from relcore.formats.base import (
+    COLUMN_ROLES,
+    ROLE_OF_COLUMN,
+    AmbiguousError,
+    ArrayInfo,
+    ColumnInfo,
+    Peek,
+    Raw,
+    Request,
+    display,
+    shown,
+)
+from relcore.formats.registry import endings, reader, split_spec, writer
+from relcore.formats.sniff import suffix
 from relcore.space import LoadReport, Space, make_space
 
-# the first that recognises a file reads it
-REGISTRY = ("npy", "npz", "table")
 MISSING = ("set aside", "column mean", "stop")
+MATCH = ("position", "first", "id")
+DUPLICATES = ("first", "all")
 
-__all__ = ["REGISTRY", "ArrayInfo", "arrays", "endings", "inside", "inspect", "load", "load_bytes", "read_column"]
+__all__ = [
+    "AmbiguousError",
+    "ArrayInfo",
+    "ColumnInfo",
+    "Peek",
+    "arrays",
+    "endings",
+    "inside",
+    "inspect",
+    "load",
+    "load_bytes",
+    "memory_note",
+    "peek",
+    "write",
+]
 
 Column = str | Path | Sequence
-
-
-def endings() -> tuple[str, ...]:
-    """The file endings of all formats, for an upload field."""
-    return tuple(e for name in REGISTRY for e in _module(name).ENDINGS)
-
-
-def _module(name: str) -> ModuleType:
-    return import_module(f"relcore.formats.{name}")
-
-
-def split_spec(spec: str | Path) -> tuple[Path, str | None]:
-    """``FILE`` or ``FILE:KEY``. A file whose own name holds the colon wins, then the longest file name that exists."""
-    text = str(spec)
-    path = Path(text).expanduser()
-    if path.exists():
-        return path, None
-    cut = len(text)
-    while (cut := text.rfind(":", 0, cut)) > 0:
-        if (left := Path(text[:cut]).expanduser()).exists():
-            return left, text[cut + 1 :] or None
-    return path, None
-
-
-def _reader(path: Path) -> ModuleType:
-    """The format of a file, by its first bytes.
-
-    Raises
-    ------
-    InputError
-        No such file, empty, or of a format that is not read: what it looks like and what to do.
-    """
-    head = read_head(path)
-    for name in REGISTRY:
-        module = _module(name)
-        if module.recognises(path, head):
-            return module
-    raise refuse(path, head)
 
 
 def _resolve(spec: str | Path, key: str | None) -> tuple[Path, str | None]:
@@ -84,40 +77,102 @@ def _resolve(spec: str | Path, key: str | None) -> tuple[Path, str | None]:
 def arrays(spec: str | Path) -> list[ArrayInfo]:
     """Name, shape and dtype of every array in a file, read from headers alone; empty for a table."""
     path, _ = split_spec(spec)
-    return _reader(path).arrays(path)
+    return reader(path).arrays(path)
+
+
+def _request(
+    path: Path, key: str | None, columns: Mapping[str, str] | None, roles: dict[str, str | None] | None = None, **rest
+) -> Request:
+    """The request for a reader: names, labels and media among the columns are moved to the roles."""
+    roles, others = dict(roles or {}), {}
+    for column, role in (columns or {}).items():
+        if role not in COLUMN_ROLES:
+            raise InputError(f"{role!r} is no role of column {column!r}; choose one of {', '.join(COLUMN_ROLES)}.")
+        if role not in ROLE_OF_COLUMN:
+            others[column] = role
+        elif roles.setdefault(ROLE_OF_COLUMN[role], column) != column:
+            raise InputError(f"{path.name}: two sources are given for the {ROLE_OF_COLUMN[role]}; give one of them.")
+    return Request(path, key, roles, others, **rest)
+
+
+def peek(spec: str | Path, *, key: str | None = None, columns: Mapping[str, str] | None = None) -> Peek:
+    """What a file holds and what reading it costs, told from its headers and first rows.
+
+    Parameters
+    ----------
+    key, columns : as for :func:`load`.
+
+    Raises
+    ------
+    InputError
+        As :func:`load`, for what can be told without reading.
+    """
+    path, key = _resolve(spec, key)
+    return reader(path).peek(_request(path, key, columns))
+
+
+def memory_note(spec: str | Path, *, key: str | None = None, columns: Mapping[str, str] | None = None) -> str | None:
+    """A sentence for whoever is about to read a file that takes more than a quarter of the free memory, or None."""
+    needed, free = peek(spec, key=key, columns=columns).memory, memory.available()
+    if needed is None or needed < free / 4:
+        return None
+    name = display(*split_spec(spec))
+    return f"reading {name} takes about {memory.as_text(needed)} of {memory.as_text(free)} free memory"
 
 
 def load(
     spec: str | Path,
     *,
     key: str | None = None,
+    columns: Mapping[str, str] | None = None,
     labels: Column | None = None,
     names: Column | None = None,
     media: Column | None = None,
+    metadata: str | Path | None = None,
+    match: str = "position",
+    id_column: str | None = None,
     title: str = "",
     missing: str = "set aside",
+    duplicates: str | None = None,
+    fold_case: bool = False,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Space, LoadReport]:
     """Read a file of embedding vectors.
 
     Parameters
     ----------
-    spec : ``FILE`` or ``FILE:KEY``, where KEY names an array inside an ``.npz``.
+    spec : ``FILE`` or ``FILE:KEY``, where KEY names an array inside the file.
     key : the same KEY, given apart.
+    columns : for a table, roles of single columns that override what is assumed: ``{"year": "meta"}``; a role is one of
+        ``vector, name, label, media, id, meta, ignore``.
     labels, names, media : one value a row: a sequence, a one-column file, ``FILE:KEY`` (an array, or a column of a
         table), or just KEY for an array or column of the same file. None: what the file itself calls so, if anything.
+        ``media`` may also be a folder of pictures.
+    metadata : a table (CSV, TSV, JSON lines, Parquet) of one row a vector: its names, labels and media are taken where
+        they are not given, its other columns become metadata.
+    match : how rows of ``labels``, ``names``, ``media`` and ``metadata`` files belong to vectors: ``"position"``, with
+        equal counts (others are refused, and the report says so); ``"first"``, in order, as far as they go; ``"id"``,
+        by ``id_column`` of the metadata, or the column that is called so.
     title : what the screen calls the space; the file's name if empty.
     missing : rows with NaN or infinite numbers: ``"set aside"``; ``"column mean"`` fills in the mean of the column's
         finite numbers (rows without any are set aside); ``"stop"`` refuses the file. Zero rows are always set aside.
+    duplicates : rows whose name an earlier row has: ``"first"`` sets them aside, ``"all"`` keeps them; None leaves it
+        to the format (``"first"`` for word vectors, where a name is a key).
+    fold_case : treat names that differ in case only as the same, under ``duplicates="first"``.
+    progress : called with the share (0 to 1) of the file read.
 
     Raises
     ------
     InputError
         One sentence: file, row, number found, number wanted, what to do next.
     """
-    if missing not in MISSING:
-        raise InputError(f"missing is {missing!r}, wanted one of {', '.join(MISSING)}.")
+    for what, value, known in (("missing", missing, MISSING), ("match", match, MATCH)):
+        if value not in known:
+            raise InputError(f"{what} is {value!r}, wanted one of {', '.join(known)}.")
+    if duplicates not in (None, *DUPLICATES):
+        raise InputError(f"duplicates is {duplicates!r}, wanted one of {', '.join(DUPLICATES)}.")
     path, key = _resolve(spec, key)
-    module = _reader(path)
+    module = reader(path)
     given = {"names": names, "labels": labels, "media": media}
     apart, roles = {}, {}
     for role, value in given.items():
@@ -126,14 +181,16 @@ def load(
             roles[role] = inner
         elif kind == "apart":
             apart[role], roles[role] = value, None
-    raw: Raw = module.read(path, key, roles)
-    n = len(raw.vectors)
+    request = _request(path, key, columns, roles, progress=progress)
+    _check_memory(module, request)
+    raw: Raw = module.read(request)
     for role, value in apart.items():
-        setattr(raw, role, _values(value, role, n, raw))
-    if path.suffix.lower() not in module.ENDINGS:
+        beside.attach(raw, role, value, match)
+    if suffix(path) not in module.ENDINGS:
         raw.warned.append(
             f"the name ends in {path.suffix or 'nothing'}, but the file holds {module.NAME}; read as such"
         )
+    _set_duplicates_aside(raw, duplicates or getattr(module, "DUPLICATES", "all"), fold_case)
     if missing == "column mean":
         _fill(raw)
     space, report = make_space(
@@ -147,6 +204,8 @@ def load(
         format=module.NAME,
         assumed=raw.assumed,
         warned=raw.warned,
+        refused=raw.refused,
+        aside=raw.aside,
         copy=False,
     )
     if missing == "stop" and report.set_aside:
@@ -156,6 +215,41 @@ def load(
             "correct the file, or have the rows set aside."
         )
     return space, dataclasses.replace(report, dtype=raw.dtype or report.dtype)
+
+
+def _check_memory(module: ModuleType, request: Request) -> None:
+    """Raise :class:`InputError` when reading would take more memory than there is."""
+    needed, free = module.peek(request).memory, memory.available()
+    if needed is not None and needed > free:
+        raise InputError(
+            f"{display(request.path, request.key)}: reading it takes about {memory.as_text(needed)}, but "
+            f"{memory.as_text(free)} of memory are free; use a part of the rows, or save float32 numbers "
+            "as .npy, which is read in place."
+        )
+
+
+def _set_duplicates_aside(raw: Raw, duplicates: str, fold_case: bool) -> None:
+    """Keep the first row of each name; say how many rows repeat a name, and how many would if case were folded."""
+    if raw.names is None or len(raw.names) != len(raw.vectors):
+        return
+    first: dict[str, int] = {}
+    repeated: dict[int, int] = {}
+    for row, name in enumerate(raw.names):
+        if row not in raw.aside:
+            name = str(name)
+            at = first.setdefault(name.casefold() if fold_case else name, row)
+            if at != row:
+                repeated[row] = at
+    kind = "duplicate name" if fold_case else "exact duplicate"
+    if repeated and (duplicates == "first" or fold_case):
+        raw.aside |= {row: f"{kind} (of row {at}, {str(raw.names[row])!r})" for row, at in repeated.items()}
+        raw.warned.append(f"{len(repeated):,} {kind}{'s' if len(repeated) > 1 else ''} set aside, the first is kept")
+    elif repeated:
+        raw.assumed.append(f"{len(repeated):,} rows have the name of an earlier row; all are kept")
+    if not fold_case and duplicates == "first":
+        folded = len(first) - len({name.casefold() for name in first})
+        if folded:
+            raw.assumed.append(f"{folded:,} more rows have a name that differs from an earlier one in case only; kept")
 
 
 def _locate(value: Column | None, path: Path, module: ModuleType, role: str) -> tuple[str, str | None]:
@@ -177,43 +271,14 @@ def _locate(value: Column | None, path: Path, module: ModuleType, role: str) -> 
     return "apart", None
 
 
-def read_column(spec: str | Path, role: str, n: int) -> tuple[list[str], str | None]:
-    """n names or labels from a file: an array, a one-column text file, or ``FILE:COLUMN`` of a table.
-
-    Returns the values and, when a first line was taken as the column's heading, a sentence saying so.
-
-    Raises
-    ------
-    InputError
-        No such file or column, or not n values.
-    """
-    path, key = split_spec(spec)
-    module = _reader(path)
-    values = [v.item() if isinstance(v, np.generic) else v for v in module.column(path, key, role)]
-    if len(values) == n + 1 and by_role_word(role, [str(values[0])]):
-        return values[1:], f"first line of {path.name} ({values[0]!r}) read as a heading"
-    if len(values) != n:
-        raise InputError(
-            f"{display(path, key)} has {len(values):,} {role} for {n:,} vectors; give exactly one a vector, "
-            f"or load without {role}."
-        )
-    return values, None
-
-
-def _values(value: Column, role: str, n: int, raw: Raw) -> Sequence:
-    if not isinstance(value, str | Path):
-        return value
-    values, said = read_column(value, role, n)
-    raw.assumed.append(said or f"{role} read from {Path(value).name}")
-    return values
-
-
 def _fill(raw: Raw) -> None:
     """Replace NaN and infinite numbers by the mean of their column's finite ones, and say in which rows."""
     if raw.vectors.ndim != 2 or raw.vectors.dtype.kind != "f":
         return
     finite = np.isfinite(raw.vectors)
-    rows = np.flatnonzero(~finite.all(1) & finite.any(1))
+    usable = finite.any(1)
+    usable[list(raw.aside)] = False
+    rows = np.flatnonzero(~finite.all(1) & usable)
     if not len(rows):
         return
     v = np.array(raw.vectors, dtype=np.float64)
@@ -228,30 +293,64 @@ def _fill(raw: Raw) -> None:
     )
 
 
-def inspect(spec: str | Path, *, key: str | None = None) -> dict:
-    """What the loader sees, as plain data.
+def inspect(spec: str | Path, **options) -> dict:
+    """What the loader sees, as plain data. ``options`` are those of :func:`load`.
 
-    Keys: ``format, rows_read, rows_used, set_aside [{row, reason}], dim, dtype, assumed, warnings``, and ``arrays``
-    ``[{name, shape, dtype}]`` for a file of several. When no array is chosen and several could be, the numbers are
-    None and a warning says what to choose from.
+    Keys: ``format, rows_read, rows_used, set_aside [{row, reason}], dim, dtype, assumed, warnings, refused [{what,
+    source, found, wanted}]``; ``arrays`` ``[{name, shape, dtype}]`` for a file that can hold several; ``columns``
+    ``[{name, kind, role, examples}]`` for a table. When no array is chosen and several could be, the numbers are None
+    and a warning says what to choose from.
 
     Raises
     ------
     InputError
         As :func:`load`.
     """
-    path, key = _resolve(spec, key)
-    module = _reader(path)
-    listed = [{"name": a.name, "shape": list(a.shape), "dtype": a.dtype} for a in module.arrays(path)]
+    path, key = _resolve(spec, options.pop("key", None))
+    module = reader(path)
+    listed = [{"name": a.name, "shape": list(a.shape), "dtype": a.dtype} for a in module.arrays(path) if a.name]
     try:
-        _, report = load(path, key=key)
+        _, report = load(path, key=key, **options)
     except AmbiguousError as e:
         out = {"format": module.NAME, "rows_read": None, "rows_used": None, "set_aside": [], "dim": None}
-        out |= {"dtype": None, "assumed": [], "warnings": [str(e)]}
+        out |= {"dtype": None, "assumed": [], "warnings": [str(e)], "refused": []}
+        columns = ()
     else:
         out = report.to_dict()
         del out["source"]
-    return out | ({"arrays": listed} if module.NAME == "npz" else {})
+        columns = module.peek(_request(path, key, options.get("columns"))).columns
+    if listed:
+        out["arrays"] = listed
+    if columns:
+        out["columns"] = [c._asdict() for c in columns]
+    return out
+
+
+def write(space: Space, path: str | Path) -> list[str]:
+    """Write a space in the format of the file's ending, so that :func:`load` reads it back bit for bit.
+
+    Returns
+    -------
+    Sentences on what the format cannot keep, such as names in an ``.npy``.
+
+    Raises
+    ------
+    InputError
+        An ending that no format is written as, a folder that is not there, or a name that the format cannot hold.
+    """
+    path = Path(path).expanduser()
+    module = writer(path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(
+            f"{path} cannot be written: its folder is not there, or it is a folder itself; check the path."
+        )
+    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=".relcore-"))
+    try:
+        notes = module.write(folder / path.name, space)
+        os.replace(folder / path.name, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return notes
 
 
 def load_bytes(data: bytes, filename: str, **options) -> tuple[Space, LoadReport]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from relcore.errors import InputError
+from relcore.space import Refused
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MAX_DECODED = 4 * 2**30  # bytes one array may take once decompressed
 ROLES = ("names", "labels", "media")
+# what a column of a table can be; the first three of the second line are what a space calls names, labels and media
+COLUMN_ROLES = ("vector", "name", "label", "media", "id", "meta", "ignore")
+ROLE_OF_COLUMN = {"name": "names", "label": "labels", "media": "media"}
 
 # in order of preference, when several are present
 NAME_WORDS = (
@@ -29,12 +35,38 @@ ROLE_WORDS = {"names": NAME_WORDS, "labels": LABEL_WORDS, "media": MEDIA_WORDS}
 VECTOR_WORDS = ("vectors", "embeddings", "vector", "embedding", "features", "latents")
 
 
+def _silent(share: float) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a reader.
+
+    Attributes
+    ----------
+    key : the array inside the file that holds the vectors, or None where the reader is to find it.
+    roles : for names, labels and media, the array or column chosen, or None where they come from elsewhere; a role
+        that is not in it the reader may find itself.
+    columns : for single columns of a table, the role (of :data:`COLUMN_ROLES`, without name, label and media, which
+        are in ``roles``) that overrides what the reader would assume; columns not in it keep what is assumed.
+    progress : called with the share (0 to 1) of the file that is read, at least every second or so.
+    """
+
+    path: Path
+    key: str | None = None
+    roles: Mapping[str, str | None] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    progress: Callable[[float], None] = _silent
+
+
 @dataclass
 class Raw:
     """Rows as a file holds them, before validation.
 
-    ``vectors`` is any numeric array; the per-row columns have one value a row or are None. ``assumed`` says what the
-    reader had to decide, ``warned`` what may be wrong. ``dtype`` names how numbers are stored, if not as an array.
+    ``vectors`` is any numeric array; the per-row columns have one value a row or are None. ``aside`` gives rows that
+    the reader itself cannot use, with the reason; their numbers do not matter. ``assumed`` says what the reader had to
+    decide, ``warned`` what may be wrong. ``dtype`` names how numbers are stored, if not as an array.
     """
 
     vectors: np.ndarray
@@ -42,8 +74,10 @@ class Raw:
     labels: Sequence | None = None
     media: Sequence | None = None
     meta: pd.DataFrame | None = None
+    aside: dict[int, str] = field(default_factory=dict)
     assumed: list[str] = field(default_factory=list)
     warned: list[str] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
     dtype: str | None = None
 
 
@@ -61,6 +95,41 @@ class ArrayInfo(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.name} {self.shape}"
+
+
+class ColumnInfo(NamedTuple):
+    """A column of a table: what it is called, what it holds, what it is taken for, and its first few cells.
+
+    ``kind`` is one of ``number, text, vector, image``; ``role`` one of :data:`COLUMN_ROLES`.
+    """
+
+    name: str
+    kind: str
+    role: str
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Peek:
+    """What a file holds, told from its headers and first rows, before it is read.
+
+    Attributes
+    ----------
+    rows, dim : None where only reading can tell.
+    dtype : how numbers are stored, as in the load report.
+    memory : bytes that reading takes at its height beside the file itself, estimated from above; None if not known.
+    columns : of a table; empty for arrays.
+    head : (k, dim) numbers of the first few rows, or None.
+    """
+
+    rows: int | None
+    dim: int | None
+    dtype: str
+    memory: int | None = None
+    columns: tuple[ColumnInfo, ...] = ()
+    head: np.ndarray | None = None
+    assumed: tuple[str, ...] = ()
+    warned: tuple[str, ...] = ()
 
 
 class AmbiguousError(InputError):
@@ -83,6 +152,23 @@ def pickle_refusal(what: str) -> PickledError:
         "    import numpy as np\n"
         "    np.save('vectors.npy', np.stack([np.asarray(row, dtype=np.float32) for row in rows]))"
     )
+
+
+def need(module: str, what: str, pip: str | None = None) -> ModuleType:
+    """Import the library that reads a format.
+
+    Raises
+    ------
+    InputError
+        It is not installed: which ``pip install`` brings it.
+    """
+    try:
+        return import_module(module)
+    except ImportError as e:
+        raise InputError(
+            f"{what} is read with {module.split('.')[0]}, which is not installed ({e}); "
+            f"run pip install {pip or module}."
+        ) from None
 
 
 def check_two_dimensional(what: str, shape: tuple[int, ...]) -> None:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from relcore.errors import InputError
-from relcore.formats.base import ArrayInfo, Raw, check_two_dimensional, pickle_refusal
+from relcore.formats.base import ArrayInfo, Peek, Raw, Request, check_two_dimensional, pickle_refusal
 
 NAME = "npy"
 ENDINGS = (".npy",)
@@ -61,6 +61,23 @@ def arrays(path: Path) -> list[ArrayInfo]:
     return [ArrayInfo("", shape, dtype.str)]
 
 
+def canonical_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
+    """Bytes of a float32 copy in C order; 0 where the array is such already."""
+    return 0 if dtype == np.dtype("<f4") else 4 * math.prod(shape)
+
+
+def peek(request: Request) -> Peek:
+    path = request.path
+    _no_key(path, request.key)
+    with path.open("rb") as f:
+        shape, dtype = header(f, path.name, path.stat().st_size)
+    check_two_dimensional(path.name, shape)
+    size = math.prod(shape) * dtype.itemsize
+    memory = canonical_bytes(shape, dtype) + (size if path.stat().st_size <= MAP_ABOVE else 0)
+    head = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_MAX_HEADER)[:5]
+    return Peek(shape[0], shape[1], str(dtype), memory, head=np.array(head))
+
+
 def _array(path: Path) -> np.ndarray:
     size = path.stat().st_size
     with path.open("rb") as f:
@@ -76,7 +93,8 @@ def _no_key(path: Path, key: str | None) -> None:
         raise InputError(f"{path.name} is a .npy file with one array without a name; leave out {':' + key!r}.")
 
 
-def read(path: Path, key: str | None, roles: dict[str, str | None]) -> Raw:
+def read(request: Request) -> Raw:
+    path, key, roles = request.path, request.key, request.roles
     for role, wanted in roles.items():
         if wanted is not None:
             raise InputError(f"{path.name} holds one array and no {role} called {wanted!r}; give {role} in a file.")

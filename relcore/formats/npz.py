@@ -18,8 +18,10 @@ from relcore.formats.base import (
     VECTOR_WORDS,
     AmbiguousError,
     ArrayInfo,
+    Peek,
     PickledError,
     Raw,
+    Request,
     by_role_word,
     check_two_dimensional,
     display,
@@ -141,7 +143,20 @@ def _choose(a: _Archive) -> tuple[str, list[str]]:
     )
 
 
-def read(path: Path, key: str | None, roles: dict[str, str | None]) -> Raw:
+def peek(request: Request) -> Peek:
+    path, key = request.path, request.key
+    with _open(path) as a:
+        key, assumed = (key, []) if key is not None else _choose(a)
+        a.check(key)
+        info = a.infos[key]
+        check_two_dimensional(display(path, key), info.shape)
+        dtype = np.dtype(info.dtype)
+        memory = math.prod(info.shape) * dtype.itemsize + npy.canonical_bytes(info.shape, dtype)
+        return Peek(*info.shape, str(dtype), memory, assumed=tuple(assumed))
+
+
+def read(request: Request) -> Raw:
+    path, key, roles = request.path, request.key, request.roles
     rest = {}
     with _open(path) as a:
         if key is None:

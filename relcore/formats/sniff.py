@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
 import re
 import struct
@@ -26,10 +29,10 @@ _FOREIGN = (
     (b"ARROW1", "an Arrow or Feather table", "write it as CSV (DataFrame.to_csv) or " + _AS_NPY),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", _AS_NPY),
     (b"MATLAB 5.0", "a MATLAB file", _AS_NPY),
-    (b"\x1f\x8b", "gzip-compressed", "unpack it first (gunzip)"),
-    (b"BZh", "bzip2-compressed", "unpack it first (bunzip2)"),
-    (b"\xfd7zXZ\x00", "xz-compressed", "unpack it first (unxz)"),
-    (b"\x28\xb5\x2f\xfd", "zstd-compressed", "unpack it first (unzstd)"),
+    (b"\x1f\x8b", "something gzip-compressed", "unpack it first (gunzip)"),
+    (b"BZh", "something bzip2-compressed", "unpack it first (bunzip2)"),
+    (b"\xfd7zXZ\x00", "something xz-compressed", "unpack it first (unxz)"),
+    (b"\x28\xb5\x2f\xfd", "something zstd-compressed", "unpack it first (unzstd)"),
     (struct.pack("<i", 793712314), "a fastText model", "load the .vec file that comes with it, as an array"),
     (b"%PDF", "a PDF document", "give the file that holds the vectors"),
     (b"\x89PNG", "a PNG picture", "give the file that holds the vectors"),
@@ -58,6 +61,34 @@ def read_head(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read ({os.strerror(e.errno)}); check its permissions.") from None
     if not head:
         raise InputError(f"{path.name} is empty (0 bytes); check how it was written or downloaded.")
+    return head
+
+
+# text is read through these: first bytes, endings, how the file is opened
+COMPRESSIONS = (
+    (b"\x1f\x8b", ".gz", gzip.open),
+    (b"BZh", ".bz2", bz2.open),
+    (b"\xfd7zXZ\x00", ".xz", lzma.open),
+)
+# what they raise on damaged bytes
+COMPRESSION_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, ValueError)
+
+
+def suffix(path: Path) -> str:
+    """The ending that tells the format, in lower case: of ``en.vec.gz`` it is ``.vec``."""
+    last = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if last in {ending for _, ending, _ in COMPRESSIONS} else last
+
+
+def unpacked(path: Path, head: bytes) -> bytes:
+    """The first bytes of what is inside a compressed file; those of the file itself if it is none, or damaged."""
+    for magic, _, opener in COMPRESSIONS:
+        if head.startswith(magic):
+            try:
+                with opener(path, "rb") as f:
+                    return f.read(HEAD)
+            except COMPRESSION_ERRORS:
+                return head
     return head
 
 

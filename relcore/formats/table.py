@@ -10,8 +10,7 @@ import csv
 import math
 import re
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -26,13 +25,17 @@ from relcore.formats.base import (
     NAME_WORDS,
     ROLES,
     ArrayInfo,
+    Peek,
     Raw,
+    Request,
     by_role_word,
     shown,
 )
-from relcore.formats.sniff import is_pickle, is_text
+from relcore.formats.sniff import is_pickle, is_text, suffix
+from relcore.formats.text import open_text
 
 NAME = "table"
+COMPRESSED = True  # also gzip, bzip2 and xz
 ENDINGS = (".csv", ".tsv", ".tab", ".txt")
 SAMPLE = 200  # rows from which delimiter, header and roles are told
 CHUNK = 4096  # rows parsed before they are packed as float32
@@ -43,17 +46,7 @@ _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", " ": "whitespace"}
 
 def recognises(path: Path, head: bytes) -> bool:
     markup = head.lstrip()[:1] in (b"<", b"{")
-    return path.suffix.lower() in ENDINGS and is_text(head) and not markup and not is_pickle(path, head)
-
-
-@contextmanager
-def open_text(path: Path) -> Iterator[TextIO]:
-    """The file as text: UTF-16 by its mark, else UTF-8, with or without one. Bytes that are no text become U+FFFD."""
-    with path.open("rb") as f:
-        mark = f.read(2)
-    encoding = "utf-16" if mark in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    with path.open(encoding=encoding, errors="replace", newline="") as f:
-        yield f
+    return suffix(path) in ENDINGS and is_text(head) and not markup and not is_pickle(path, head)
 
 
 def number(cell: str) -> float | None:
@@ -84,7 +77,7 @@ def _rows(f: TextIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 def _delimiter(path: Path) -> tuple[str, bool]:
     """The delimiter, and whether the ending alone told it."""
-    expected = {".csv": ",", ".tsv": "\t", ".tab": "\t"}.get(path.suffix.lower())
+    expected = {".csv": ",", ".tsv": "\t", ".tab": "\t"}.get(suffix(path))
     with open_text(path) as f:
         lines = [line for line in islice(f, SAMPLE) if line.strip()]
     order = [expected] if expected else []
@@ -133,7 +126,9 @@ def _is_header(first: list[str], numeric: list[int], rows: list[list[str]]) -> b
     return len(counted) > 1 and counted == [str(i) for i in range(len(counted))] and words and "" not in others
 
 
-def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wanted: dict[str, str | None]) -> _Layout:
+def _layout(
+    path: Path, delimiter: str, told: bool, sample: list[list[str]], wanted: Mapping[str, str | None]
+) -> _Layout:
     """Tell header, vector and roles from the first rows; ``wanted`` are the roles that were chosen by name."""
     width = len(sample[0])
     body = [r for r in sample[1:] if len(r) == width] or sample[:1]
@@ -167,7 +162,9 @@ def _layout(path: Path, delimiter: str, told: bool, sample: list[list[str]], wan
     return layout
 
 
-def _assign_roles(path: Path, layout: _Layout, columns: list[tuple[str, ...]], wanted: dict[str, str | None]) -> None:
+def _assign_roles(
+    path: Path, layout: _Layout, columns: list[tuple[str, ...]], wanted: Mapping[str, str | None]
+) -> None:
     """Give each column its place: as chosen, by its heading, by what it holds, or as metadata."""
     header, width = layout.header, len(columns)
     names = [h.strip() for h in header] if header else []
@@ -227,7 +224,12 @@ def arrays(path: Path) -> list[ArrayInfo]:
     return []
 
 
-def read(path: Path, key: str | None, roles: dict[str, str | None]) -> Raw:
+def peek(request: Request) -> Peek:
+    return Peek(None, None, "text")
+
+
+def read(request: Request) -> Raw:
+    path, key, roles = request.path, request.key, request.roles
     if key is not None:
         raise InputError(f"{path.name} is a table, its numeric columns are the vectors; leave out {':' + key!r}.")
     delimiter, told = _delimiter(path)
@@ -239,7 +241,7 @@ def read(path: Path, key: str | None, roles: dict[str, str | None]) -> Raw:
 
 
 def _parse(
-    path: Path, rows: Iterator[tuple[int, list[str]]], delimiter: str, told: bool, wanted: dict[str, str | None]
+    path: Path, rows: Iterator[tuple[int, list[str]]], delimiter: str, told: bool, wanted: Mapping[str, str | None]
 ) -> Raw:
     start = list(islice(rows, SAMPLE))
     if not start:
@@ -293,7 +295,7 @@ def column(path: Path, key: str | None, role: str) -> list[str]:
     delimiter, _ = _delimiter(path)
     try:
         with open_text(path) as f:
-            if key is None and path.suffix.lower() == ".txt":
+            if key is None and suffix(path) == ".txt":
                 return [line.rstrip("\r\n") for line in f]
             rows = [fields for _, fields in _rows(f, delimiter)]
     except csv.Error as e:

@@ -369,7 +369,14 @@ def test_an_array_of_the_file_wins_over_a_file_of_that_name(tmp_path, rows):
 def test_labels_that_do_not_fit_name_both_counts(tmp_path, count):
     path = save(tmp_path / "v.npy", np.eye(10))
     (tmp_path / "l.txt").write_text("\n".join(f"c{i}" for i in range(count)))
-    refused(path, "l.txt", f"{count} labels", "10 vectors", labels=tmp_path / "l.txt")
+    space, report = load(path, labels=tmp_path / "l.txt")
+    assert len(space) == 10 and space.labels is None
+    said = str(report.refused[0])
+    for offer in ("l.txt", f"{count} for 10 vectors", "by an id column", "to the first", "without them"):
+        assert offer in said
+    space, report = load(path, labels=tmp_path / "l.txt", match="first")
+    assert list(space.labels) == [f"c{i}" if i < count else "" for i in range(10)]
+    assert f"first {min(10, count)} of 10" in report.warnings[0]
     np.savez(tmp_path / "a.npz", v=np.eye(10), labels=np.arange(count))
     space, report = load(tmp_path / "a.npz")
     assert space.labels is None and f"{count} values for 10 vectors" in report.warnings[0]
@@ -392,7 +399,7 @@ def test_inspect_gives_the_documented_keys(tmp_path, rows):
     rows[4] = 0
     seen = inspect(save(tmp_path / "a.npy", rows))
     assert set(seen) == {
-        *("format", "rows_read", "rows_used", "set_aside", "dim", "dtype", "assumed", "warnings"),
+        *("format", "rows_read", "rows_used", "set_aside", "dim", "dtype", "assumed", "warnings", "refused"),
     }
     assert seen["set_aside"] == [{"row": 4, "reason": "zero norm"}]
     assert (seen["format"], seen["rows_read"], seen["rows_used"], seen["dim"], seen["dtype"]) == (
