@@ -29,7 +29,7 @@ NAME_WORDS = (
     *("title", "titles", "sentence", "sentences", "item", "items"),
 )
 LABEL_WORDS = ("label", "labels", "class", "classes", "category", "categories", "intent", "target")
-MEDIA_WORDS = ("media",)
+MEDIA_WORDS = ("media", "thumbnail", "thumbnails", "image", "images", "img", "picture", "image_path")
 ID_WORDS = ("id", "ids", "index", "row", "key")  # numbers that count rows; never part of a vector
 ROLE_WORDS = {"names": NAME_WORDS, "labels": LABEL_WORDS, "media": MEDIA_WORDS}
 VECTOR_WORDS = ("vectors", "embeddings", "vector", "embedding", "features", "latents")
