@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from relcore import __version__
 from relcore.errors import InputError, RunFailed
+from relcore.space import Refused
 from relcore.worker import jsonable
 
 if TYPE_CHECKING:
@@ -185,12 +187,15 @@ def value_range(p: dict[str, Any]) -> str:
 
 def run_inspect(args: argparse.Namespace) -> int:
     """``inspect FILE``. JSON: ``format, rows_read, rows_used, set_aside[{row, reason}], dim, dtype, assumed,
-    warnings[...]``, and ``arrays[{name, shape, dtype}]`` for a file that holds several."""
+    warnings[...], refused[{what, source, found, wanted}]``; ``arrays[{name, shape, dtype}]`` for a file that can hold
+    several, ``columns[{name, kind, role, examples}]`` for a table."""
     from relcore import formats
 
+    options = load_options(args)
     with Heartbeat() as beat:
         beat.says(f"reading {args.file}")
-        seen = formats.inspect(args.file, key=args.key)
+        warn_of_memory(args.file, options)
+        seen = formats.inspect(args.file, **options)
     if args.json:
         print_json(seen)
         return DONE
@@ -207,9 +212,80 @@ def run_inspect(args: argparse.Namespace) -> int:
         print(f"set aside  row {row['row']}: {row['reason']}")
     if len(seen["set_aside"]) > PROBLEMS_SHOWN:
         print(f"set aside  and {len(seen['set_aside']) - PROBLEMS_SHOWN:,} more rows; --json lists them all")
+    for line in column_lines(seen.get("columns", [])):
+        print(f"column     {line}")
+    for refused in seen["refused"]:
+        print(f"refused    {Refused(**refused)}")
     for key, word in (("assumed", "assumed"), ("warnings", "warning")):
         for text in seen[key]:
             print(f"{word:10} {text}")
+    return DONE
+
+
+def column_lines(columns: list[dict[str, Any]]) -> list[str]:
+    """A line a column of a table; a run of columns with the same role and kind is one line."""
+    lines = []
+    for (role, kind), group in itertools.groupby(columns, key=lambda c: (c["role"], c["kind"])):
+        run = list(group)
+        names = run[0]["name"] if len(run) == 1 else f"{run[0]['name']} ... {run[-1]['name']} ({len(run):,} columns)"
+        lines.append(f"{names}: {kind}, read as {role}")
+    return lines
+
+
+def load_options(args: argparse.Namespace, side: str = "") -> dict[str, Any]:
+    """The options of :func:`relcore.formats.load` that the command line gives for one file."""
+    one = {name: getattr(args, f"{side}{name}") for name in ("names", "labels", "media", "metadata", "id_column")}
+    both = {name: getattr(args, name) for name in ("match", "missing", "duplicates", "fold_case")}
+    columns = {}
+    for setting in getattr(args, f"{side}column"):
+        name, equals, role = setting.rpartition("=")
+        if not equals or not name:
+            raise InputError(f"{setting!r}: wanted COLUMN=ROLE, for example year=meta.")
+        columns[name] = role
+    return one | both | {"columns": columns, "key": getattr(args, "key", None)}
+
+
+def warn_of_memory(spec: str, options: dict[str, Any]) -> None:
+    """Say before a load that it takes more than a quarter of the free memory."""
+    from relcore import formats
+
+    with contextlib.suppress(formats.AmbiguousError):  # told by the load itself
+        if note := formats.memory_note(spec, key=options["key"], columns=options["columns"]):
+            tell(note)
+
+
+# ---------------------------------------------------------------------- convert
+
+
+def run_convert(args: argparse.Namespace) -> int:
+    """``convert IN OUT``. JSON: the keys of ``inspect`` for IN without ``arrays`` and ``columns``, and ``out``,
+    ``not_kept[...]``: what the format of OUT cannot hold."""
+    from relcore import formats
+
+    options = load_options(args)
+    out = Path(args.out).expanduser()
+    formats.writer(out)  # an ending that nothing is written as is told before the file is read
+    path, _ = formats.split_spec(args.file)
+    if out.exists() and path.exists() and out.samefile(path):
+        raise InputError(f"{args.out} is the file to be read; give another name to write to.")
+    with Heartbeat() as beat:
+        beat.says(f"reading {args.file}")
+        warn_of_memory(args.file, options)
+        space, report = formats.load(args.file, **options)
+        beat.says(f"writing {args.out}")
+        not_kept = formats.write(space, out)
+    if report.dtype not in ("float32", "text"):
+        not_kept = [f"numbers stored as {report.dtype} are written as float32", *not_kept]
+    if args.json:
+        print_json(report.to_dict() | {"out": str(out), "not_kept": not_kept})
+        return DONE
+    print(f"{out}: {report.summary()}; {report.dim:,} numbers a row")
+    for row in first_few("set aside", [f"row {s.row}: {s.reason}" for s in report.set_aside]):
+        tell(row)
+    for line in [*map(str, report.refused), *report.assumed, *report.warnings]:
+        tell(line)
+    for line in not_kept:
+        tell(f"not kept: {line}")
     return DONE
 
 
@@ -285,9 +361,11 @@ def load_pair(args: argparse.Namespace, beat: Heartbeat) -> tuple[Pair, tuple[Lo
     for side in "xy":
         spec = getattr(args, side)
         beat.says(f"reading {spec}")
-        space, report = formats.load(spec, labels=getattr(args, f"{side}_labels"), names=getattr(args, f"{side}_names"))
+        options = load_options(args, f"{side}_")
+        warn_of_memory(spec, options)
+        space, report = formats.load(spec, **options)
         said.append(f"{side}: {spec}: {report.summary()}; {report.dim:,} numbers a row, stored as {report.dtype}")
-        said += first_few(side, [*report.assumed, *report.warnings])
+        said += first_few(side, [*map(str, report.refused), *report.assumed, *report.warnings])
         loaded.append((space, report))
     (x, report_x), (y, report_y) = loaded
     beat.says("pairing the rows")
@@ -470,6 +548,25 @@ def device(text: str) -> str:
     return text
 
 
+def add_load_options(p: argparse.ArgumentParser, sides: dict[str, str]) -> None:
+    """Options of :func:`relcore.formats.load`; ``sides`` gives a prefix and its words for each file to be read."""
+    for prefix, of in sides.items():
+        for column in ("names", "labels"):
+            p.add_argument(f"--{prefix}{column}", metavar="FILE[:KEY]", help=f"{column}{of}, one a row")
+        p.add_argument(f"--{prefix}media", metavar="FOLDER|FILE[:KEY]", help=f"pictures or texts{of}, one a row")
+        p.add_argument(f"--{prefix}metadata", metavar="FILE", help=f"a table of names, labels and more{of}")
+        p.add_argument(f"--{prefix}id-column", metavar="COLUMN", help=f"of the metadata{of}, for --match id")
+        help = f"the role of a column{of}: vector, name, label, media, id, meta or ignore"
+        p.add_argument(f"--{prefix}column", action="append", default=[], metavar="COLUMN=ROLE", help=help)
+    help = "how rows of names, labels and metadata files belong to vectors (default position, with equal counts)"
+    p.add_argument("--match", default="position", choices=("position", "first", "id"), help=help)
+    help = "rows with missing numbers (default set aside)"
+    p.add_argument("--missing", default="set aside", choices=("set aside", "column mean", "stop"), help=help)
+    help = "rows that repeat a name (default: first for word vectors, else all)"
+    p.add_argument("--duplicates", choices=("first", "all"), help=help)
+    p.add_argument("--fold-case", action="store_true", help="keep the first of names that differ in case only")
+
+
 def parser() -> Parser:
     top = Parser(prog="python -m relcore", description="Align two embedding spaces, and see how well it went.")
     top.add_argument("--version", action="version", version=f"relcore {__version__}")
@@ -487,14 +584,18 @@ def parser() -> Parser:
     p = command("inspect", run_inspect, "what the loader sees in a file: shape, type, rows set aside")
     p.add_argument("file", metavar="FILE")
     p.add_argument("--key", help="the array inside the file, as in FILE:KEY")
+    add_load_options(p, {"": ""})
+
+    p = command("convert", run_convert, "read one format, write another")
+    p.add_argument("file", metavar="IN")
+    p.add_argument("out", metavar="OUT", help="the ending says the format")
+    p.add_argument("--key", help="the array inside IN, as in IN:KEY")
+    add_load_options(p, {"": ""})
 
     p = command("align", run_align, "align two spaces")
     for side in "xy":
         p.add_argument(f"--{side}", required=True, metavar="FILE[:KEY]", help=f"vectors of space {side}")
-    for side in "xy":
-        for column in ("labels", "names"):
-            help = f"{column} of space {side}, one a row"
-            p.add_argument(f"--{side}-{column}", metavar="FILE[:KEY]", help=help)
+    add_load_options(p, {"x-": " of space x", "y-": " of space y"})
     truth = p.add_mutually_exclusive_group()
     truth.add_argument("--pair-by", choices=PAIR_BY, default="none", help="how rows truly correspond (default none)")
     truth.add_argument("--pairs", metavar="FILE", help="true pairs: two columns, row numbers or names")

@@ -18,6 +18,7 @@ import pytest
 from relcore import methods, runs
 from relcore.cli import Heartbeat, main
 from relcore.errors import RunFailed
+from relcore.formats import registry
 
 ROOT = Path(__file__).resolve().parent.parent
 ENV = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -100,6 +101,101 @@ def test_inspect_tells_rows_set_aside(files, capsys):
     assert (seen["dim"], seen["dtype"], seen["warnings"]) == (DIM, "float32", [])
     assert main(["inspect", str(files / "dirty.npy")]) == 0
     assert "row 7: NaN or infinite" in capsys.readouterr().out
+
+
+TABLE = "word,kind,a,b,year\nred,1,1,2,1990\nblue,2,3,nan,1991\nRed,1,5,6,1992\n"
+
+
+def test_inspect_takes_the_options_of_a_load(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(TABLE)
+    (tmp_path / "l.txt").write_text("p\nq\n")
+
+    def inspect(*options: str) -> dict:
+        assert main(["inspect", str(tmp_path / "t.csv"), "--json", *options]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    seen = inspect()
+    assert (seen["dim"], seen["rows_used"], seen["refused"]) == (3, 2, [])
+    assert {c["name"]: c["role"] for c in seen["columns"]} == {
+        **{"word": "name", "kind": "label"},
+        **{"a": "vector", "b": "vector", "year": "vector"},
+    }
+    assert inspect("--column", "year=meta")["dim"] == 2
+    assert inspect("--column", "b=ignore", "--column", "year=ignore")["rows_used"] == 3
+    assert inspect("--missing", "column mean")["rows_used"] == 3
+    folded = inspect("--column", "b=meta", "--fold-case")
+    assert folded["set_aside"] == [{"row": 2, "reason": "duplicate name (of row 0, 'Red')"}]
+    refused = inspect("--labels", str(tmp_path / "l.txt"))["refused"]
+    assert refused == [{"what": "labels", "source": "l.txt", "found": 2, "wanted": 3}]
+    assert inspect("--labels", str(tmp_path / "l.txt"), "--match", "first")["refused"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--column", "year"], "COLUMN=ROLE"),
+        (["--column", "year=vectors"], "no role"),
+        (["--column", "yeer=meta"], "yeer"),
+        (["--missing", "drop"], "column mean"),
+        (["--missing", "stop"], "row 1"),
+    ],
+)
+def test_wrong_options_of_a_load_are_told_in_a_line(tmp_path, capsys, options, words):
+    (tmp_path / "t.csv").write_text(TABLE)
+    assert main(["inspect", str(tmp_path / "t.csv"), *options]) == 2
+    told = capsys.readouterr().err.strip()
+    assert words in told and "\n" not in told
+
+
+def test_a_load_that_takes_much_memory_is_announced(files, capsys, monkeypatch):
+    x = str(files / "x.npy")
+    size = ROWS * DIM * 4
+    monkeypatch.setattr("relcore.memory.available", lambda: size * 3)
+    assert main(["inspect", x]) == 0
+    assert "of 11 kB free memory" in capsys.readouterr().err
+    monkeypatch.setattr("relcore.memory.available", lambda: size * 100)
+    assert main(["inspect", x]) == 0
+    assert not capsys.readouterr().err
+    monkeypatch.setattr("relcore.memory.available", lambda: size // 2)
+    assert main(["inspect", x]) == 2
+    assert "takes about 4 kB, but 2 kB of memory are free" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------- convert
+
+ENDINGS = sorted({e for m in registry.modules() if hasattr(m, "write") for e in m.ENDINGS})
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_convert_there_and_back_keeps_every_bit(ending, files, tmp_path, capsys):
+    x, there, back = str(files / "x.npy"), str(tmp_path / f"there{ending}"), tmp_path / "back.npy"
+    assert main(["convert", x, there, "--names", str(files / "x.txt")]) == 0
+    assert main(["convert", there, str(back)]) == 0
+    np.testing.assert_array_equal(np.load(back), np.load(x))
+    capsys.readouterr()
+    assert main(["convert", there, str(back), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows_used"], told["dim"], told["out"]) == (ROWS, DIM, str(back))
+    assert any("names" in line for line in told["not_kept"]) or ending == ".npy"
+
+
+def test_convert_says_what_it_leaves_out(files, tmp_path, capsys):
+    assert main(["convert", str(files / "dirty.npy"), str(tmp_path / "out.npy")]) == 0
+    told = capsys.readouterr()
+    assert f"{ROWS:,} rows read, {ROWS - 2:,} used" in told.out and "row 7: NaN or infinite" in told.err
+    assert np.load(tmp_path / "out.npy").shape == (ROWS - 2, DIM)
+    np.save(tmp_path / "double.npy", np.random.default_rng(0).standard_normal((5, 3)))
+    assert main(["convert", str(tmp_path / "double.npy"), str(tmp_path / "out.npy")]) == 0
+    assert "float64 are written as float32" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("out", "words"), [("x.npy", "file to be read"), ("a.xyz", ".xyz"), ("no/a.npy", "folder")])
+def test_convert_refuses_what_it_cannot_write(files, capsys, out, words):
+    before = (files / "x.npy").read_bytes()
+    assert main(["convert", str(files / "x.npy"), str(files / out)]) == 2
+    told = capsys.readouterr().err.strip()
+    assert words in told and "\n" not in told
+    assert (files / "x.npy").read_bytes() == before and not list(files.glob(".relcore-*"))
 
 
 # ---------------------------------------------------------------------- align

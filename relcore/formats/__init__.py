@@ -61,7 +61,9 @@ __all__ = [
     "load_bytes",
     "memory_note",
     "peek",
+    "split_spec",
     "write",
+    "writer",
 ]
 
 Column = str | Path | Sequence
