@@ -150,7 +150,7 @@ class Run:
         spaces = []
         for side in "xy":
             try:
-                spaces.append(store.get_space(self.record[side]["fingerprint"])[0])
+                spaces.append(store.get_space(self.record[side].get("kept") or self.record[side]["fingerprint"])[0])
             except InputError:
                 source = self.record[side]["report"]["source"]
                 raise InputError(
@@ -218,10 +218,9 @@ def create(
         old.unlink()  # results of a run made here before
     sides = {}
     for side, space, report in zip("xy", (pair.x, pair.y), reports, strict=True):
-        if keep_spaces:
-            store.put_space(space, report)
         sides[side] = {
             "fingerprint": space.fingerprint,
+            "kept": store.put_space(space, report) if keep_spaces else None,
             "title": space.title,
             "rows": len(space),
             "dim": space.dim,

@@ -21,7 +21,7 @@ FLOORS = (
     ("pipeline",),
     ("analysis",),
     ("metrics", "methods", "preprocess"),
-    ("samples",),
+    ("samples", "loading"),
     ("seeds", "formats", "store", "projection"),
     ("space", "ops", "memory"),
     ("errors",),
@@ -118,7 +118,10 @@ def test_method_files_load_torch_only_in_their_functions(path):
 
 LIGHT = [
     "relcore",
-    *(f"relcore.{room}" for room in ("methods", "jobs", "runs", "store", "formats", "seeds", "projection", "cli")),
+    *(
+        f"relcore.{room}"
+        for room in ("methods", "jobs", "runs", "store", "loading", "formats", "seeds", "projection", "cli")
+    ),
 ]
 
 
