@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from relcore.errors import InputError
 from relcore.formats.base import (
     ID_WORDS,
     LABEL_WORDS,
+    MEDIA_WORDS,
     NAME_WORDS,
     ROLES,
     ArrayInfo,
@@ -33,6 +34,9 @@ from relcore.formats.base import (
 )
 from relcore.formats.sniff import is_pickle, is_text, suffix
 from relcore.formats.text import open_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 NAME = "table"
 COMPRESSED = True  # also gzip, bzip2 and xz
@@ -316,3 +320,39 @@ def column(path: Path, key: str | None, role: str) -> list[str]:
             f"{path.name}: row {short} has {len(body[short])} fields, wanted {len(header)}; correct the row."
         )
     return [r[c] for r in body]
+
+
+def frame(path: Path, header: bool | None = None) -> pd.DataFrame:
+    """All columns as text, verbatim; a blank cell is ``""``.
+
+    Parameters
+    ----------
+    header : whether the first line names the columns; None finds out, and ``frame.attrs["header"]`` says what was
+        found. Columns without a heading of their own are called ``column 0``, ...
+    """
+    import pandas as pd
+
+    delimiter, _ = _delimiter(path)
+    try:
+        with open_text(path) as f:
+            rows = list(_rows(f, delimiter))
+    except csv.Error as e:
+        raise InputError(f"{path.name} is no readable table ({e}); check its quotes.") from None
+    if not rows:
+        raise InputError(f"{path.name} holds no rows; check how it was written.")
+    width = len(rows[0][1])
+    short = next(((i, line, r) for i, (line, r) in enumerate(rows) if len(r) != width), None)
+    if short is not None:
+        i, line, r = short
+        raise InputError(f"{path.name}: row {i} (line {line}) has {len(r)} fields, wanted {width}; correct the row.")
+    cells = [r for _, r in rows]
+    if header is None:
+        columns = list(zip(*cells[1:SAMPLE], strict=True))
+        numeric = [c for c, column in enumerate(columns) if all(number(x) is not None for x in column)]
+        known = [h.strip().lower() in (*NAME_WORDS, *LABEL_WORDS, *MEDIA_WORDS, *ID_WORDS) for h in cells[0]]
+        header = len(cells) > 1 and (_is_header(cells[0], numeric, cells[1:]) or any(known))
+    layout = _Layout(delimiter, cells[0] if header else None, [], {}, [], [])
+    body = cells[1:] if header else cells
+    out = pd.DataFrame(body, columns=[layout.name(c) for c in range(width)], dtype=object)
+    out.attrs["header"] = header
+    return out
