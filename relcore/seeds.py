@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from relcore.errors import InputError
 from relcore.formats.base import ID_WORDS, NAME_WORDS, shown
-from relcore.formats.sniff import is_text, read_head
+from relcore.formats.sniff import is_text, read_head, unpacked
 from relcore.formats.text import open_text
-from relcore.space import NO_LABEL, LoadReport, Pairs, Space
+from relcore.space import NO_LABEL, LoadReport, Pairs, SetAside, Space, as_text
 
 Seed = int | np.random.Generator
 _NUMBER_HEADS = {*ID_WORDS, "rows", "x_id", "y_id", "id_x", "id_y", "x_row", "y_row", "row_x", "row_y"}
 _NAME_HEADS = {*NAME_WORDS, "x_name", "y_name", "name_x", "name_y"}
 _OTHER_HEADS = {"x", "y", "a", "b", "source", "target", "src", "tgt", "trg", "left", "right"}
-_INTEGER = re.compile(r"\s*\d+\s*")
+_INTEGER = re.compile(r"\s*\d{1,18}\s*")
 
 
 def draw(pairs: Pairs, count: int, *, seed: Seed) -> Pairs:
@@ -70,69 +73,180 @@ def _enough(pairs: Pairs, count: int) -> None:
 # --------------------------------------------------------------------------------------------- pairing up two spaces
 
 
-def pair_by(x: Space, y: Space, how: str) -> tuple[Pairs | None, list[str]]:
+class Ambiguous(NamedTuple):
+    """A key that does not say which row is meant, or a row that a file of pairs names again.
+
+    ``rows`` are row numbers of the source file of that side; ``lines`` those of the file of pairs, if it is one.
+    """
+
+    side: str
+    key: str
+    rows: tuple[int, ...]
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
     """Which rows of two spaces correspond, and what stood in the way.
+
+    Attributes
+    ----------
+    pairs : in the order of x, or of the file; None if there are none.
+    ambiguous : the keys shared by several rows of one side (all left unpaired), and the rows that a file of pairs names
+        more than once (the first pair is kept).
+    alone_x, alone_y : rows whose key is not found on the other side, or that no line of the file names.
+    folded : how many pairs more there would be if upper and lower case were the same (not done: they may be two words).
+    problems : a sentence each; of a file, one for every line that gave no pair.
+    """
+
+    pairs: Pairs | None
+    ambiguous: tuple[Ambiguous, ...] = ()
+    alone_x: int = 0
+    alone_y: int = 0
+    folded: int = 0
+    problems: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """For example ``95 pairs, 3 ambiguous entries, 2 rows of x and 5 of y without partner``."""
+        text = (
+            f"{_count(len(self.pairs or ()), 'pair')}, {_count(len(self.ambiguous), 'ambiguous entry')}, "
+            f"{_count(self.alone_x, 'row')} of x and {self.alone_y:,} of y without partner"
+        )
+        return text + (f"; {self.folded:,} more would match if case were folded" if self.folded else "")
+
+
+def _count(n: int, what: str) -> str:
+    if n != 1:
+        what = what.removesuffix("y") + "ies" if what.endswith("y") else what + "s"
+    return f"{n:,} {what}"
+
+
+def pair_by(
+    x: Space, y: Space, how: str, id_x: str | None = None, id_y: str | None = None
+) -> tuple[Pairs | None, list[str]]:
+    """The pairs of :func:`pairing`, None if there are none, and its sentences."""
+    found = pairing(x, y, how, id_x=id_x, id_y=id_y)
+    return found.pairs, list(found.problems)
+
+
+def pairing(
+    x: Space,
+    y: Space,
+    how: str,
+    *,
+    id_x: str | None = None,
+    id_y: str | None = None,
+    report_x: LoadReport | None = None,
+    report_y: LoadReport | None = None,
+) -> Pairing:
+    """Which rows of two spaces correspond, by a key that both have.
 
     Parameters
     ----------
     how : ``"row"``: same row number of the source file (a row set aside on one side drops out); ``"name"``: same name,
-        exactly, held by one row on each side; ``"id"``: the same for the metadata column ``id``; ``"none"``.
-
-    Returns
-    -------
-    The pairs in the order of x, or None if there are none, and a list of sentences.
+        held by one row on each side; ``"id"``: the same for a metadata column; ``"none"``. Names and ids are compared
+        in Unicode's composed form (NFC), else exactly; blank ones have no partner.
+    id_x, id_y : the metadata columns that hold the ids; None: the first that is called so (``id``, ``key``, ...).
+    report_x, report_y : with them it is said which partners were set aside at load.
 
     Raises
     ------
     InputError
-        ``how`` is none of the four.
+        ``how`` is none of the four, or no column has the name asked for.
     """
-    if how == "none":
-        return None, []
-    if how == "row":
-        keys = [x.ids.tolist(), y.ids.tolist()]
-    elif how == "name":
-        keys = [list(x.names), list(y.names)]
-    elif how == "id":
-        keys = [_id_column(x), _id_column(y)]
-        lacking = [f"{side} ({s.title})" for side, s, k in zip("xy", (x, y), keys, strict=True) if k is None]
-        if lacking:
-            return None, [f"no column of ids in {' and '.join(lacking)}; pair by row or by name instead"]
-    else:
+    if how not in ("row", "name", "id", "none"):
         raise InputError(f"pairs cannot be made by {how!r}; choose one of row, name, id, none.")
+    if how == "none":
+        return Pairing(None)
+    spaces = (x, y)
+    if how == "id":
+        keys = [_id_column(s, side, wanted) for s, side, wanted in zip(spaces, "xy", (id_x, id_y), strict=True)]
+        lacking = [f"{side} ({s.title})" for side, s, k in zip("xy", spaces, keys, strict=True) if k is None]
+        if lacking:
+            said = f"no column of ids in {' and '.join(lacking)}; pair by row or by name instead"
+            return Pairing(None, alone_x=len(x), alone_y=len(y), problems=(said,))
+    else:
+        keys = [s.ids.tolist() if how == "row" else [nfc(n) for n in s.names] for s in spaces]
     where = [_positions(k) for k in keys]
     what = {"row": "row numbers", "name": "names", "id": "ids"}[how]
-    problems = []
-    for side, at in zip("xy", where, strict=True):
-        twice = [k for k, p in at.items() if len(p) > 1]
+    problems, ambiguous = [], []
+    for side, s, at in zip("xy", spaces, where, strict=True):
+        twice = {k: p for k, p in at.items() if len(p) > 1 and k != ""}
+        ambiguous += [
+            Ambiguous(side, str(s.names[p[0]] if how == "name" else k), tuple(s.ids[p].tolist()))
+            for k, p in twice.items()
+        ]
         if twice:
-            rows = sum(len(at[k]) for k in twice)
+            rows = sum(map(len, twice.values()))
             problems.append(
                 f"{len(twice):,} {what} are shared by several rows of {side} ({rows:,} rows), left unpaired: "
                 f"{shown([repr(k) for k in twice], 5)}"
             )
+    alone = []
     for side, mine, other in (("x", *where), ("y", *where[::-1])):
-        alone = sum(len(p) for k, p in mine.items() if k not in other)
-        if alone:
-            problems.append(f"{alone:,} rows of {side} have no partner")
-    found = [(p[0], where[1][k][0]) for k, p in where[0].items() if len(p) == 1 and len(where[1].get(k, ())) == 1]
+        alone.append(sum(len(p) for k, p in mine.items() if k not in other or k == ""))
+        if alone[-1]:
+            problems.append(f"{alone[-1]:,} rows of {side} have no partner")
+    for side, other, mine, theirs, report in (
+        ("x", "y", *where, report_y),
+        ("y", "x", *where[::-1], report_x),
+    ):
+        lost = [s for k, s in _aside_keys(how, report) if k in mine and k not in theirs]
+        if lost:
+            why = shown([f"row {s.row} ({s.reason})" for s in lost], 5)
+            problems.append(f"{len(lost):,} rows of {side} lose their partner, set aside at load of {other}: {why}")
+    found = [
+        (p[0], where[1][k][0]) for k, p in where[0].items() if len(p) == 1 and k != "" and len(where[1].get(k, ())) == 1
+    ]
+    folded = _folded(*where) if how != "row" else 0
     if not found:
-        return None, [*problems, f"the two spaces have no {what} in common"]
-    return Pairs(np.array(found, dtype=np.int64)), problems
+        problems.append(f"the two spaces have no {what} in common")
+    pairs = Pairs(np.array(found, dtype=np.int64)) if found else None
+    return Pairing(pairs, tuple(ambiguous), *alone, folded, tuple(problems))
 
 
-def _positions(keys: list) -> dict:
+def nfc(text: str) -> str:
+    """Unicode's composed form, in which an é is one character however it was typed."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def _positions(keys: Iterable) -> dict:
     out: dict = {}
     for p, k in enumerate(keys):
         out.setdefault(k, []).append(p)
     return out
 
 
-def _id_column(s: Space) -> list[str] | None:
-    if s.meta is None:
-        return None
-    column = next((c for c in s.meta.columns if str(c).lower() in ID_WORDS), None)
-    return None if column is None else [str(v).strip() for v in s.meta[column]]
+def _folded(at_x: dict, at_y: dict) -> int:
+    """How many keys that only one side has would find exactly one partner if case were folded."""
+    counts = []
+    for mine, other in ((at_x, at_y), (at_y, at_x)):
+        counts.append(Counter(k.casefold() for k, p in mine.items() if k not in other and k and len(p) == 1))
+    return sum(n == 1 and counts[1].get(k) == 1 for k, n in counts[0].items())
+
+
+def _aside_keys(how: str, report: LoadReport | None) -> list[tuple[int | str, SetAside]]:
+    """The keys of the rows set aside, as far as they are known: of their metadata nothing is kept."""
+    if report is None or how == "id":
+        return []
+    if how == "row":
+        return [(s.row, s) for s in report.set_aside]
+    return [(nfc(name), s) for name, s in zip(report.aside_names, report.set_aside, strict=False) if name]
+
+
+def _id_column(s: Space, side: str, wanted: str | None) -> list[str] | None:
+    """The ids of a space's rows, ready to compare: ``""`` where there is none; None without such a column."""
+    columns = [] if s.meta is None else [str(c) for c in s.meta.columns]
+    if wanted is None:
+        wanted = next((c for c in columns if c.lower() in ID_WORDS), None)
+        if wanted is None:
+            return None
+    elif wanted not in columns:
+        have = f"it has {shown(columns)}" if columns else "it has no metadata"
+        raise InputError(f"{side} ({s.title}) has no column {wanted!r} to pair by; {have}.")
+    cells = s.meta.iloc[:, columns.index(wanted)]
+    values = [None if missing else v for v, missing in zip(cells, cells.isna(), strict=True)]
+    return [nfc(v.strip()) for v in as_text(values, len(s), wanted)]
 
 
 # -------------------------------------------------------------------------------------------------- pairs from a file
@@ -144,49 +258,69 @@ class _Side:
 
     letter: str
     space: Space
+    at: dict[str, list[int]]  # name (NFC) -> row positions
     aside: dict[int, str]  # row number -> reason
-    aside_names: dict[str, int]  # name -> row number
-    by_number: bool
+    aside_names: dict[str, int]  # name (NFC) -> row number
+    last: int  # the highest row number there was
+    by_number: bool = False
 
-    def find(self, cell: str) -> int | str:
-        """The row position, or what is wrong with the cell."""
+    @classmethod
+    def of(cls, letter: str, space: Space, report: LoadReport) -> _Side:
+        aside = {s.row: s.reason for s in report.set_aside}
+        names = zip(map(nfc, report.aside_names), aside, strict=False)  # a report read back has no names
+        last = max(int(space.ids[-1]), *aside, 0)
+        return cls(letter, space, _positions(map(nfc, space.names)), aside, dict(names), last)
+
+    def find(self, cell: str) -> list[int] | str:
+        """The row positions, or what is wrong with the cell."""
         if self.by_number:
             row = int(cell) if _INTEGER.fullmatch(cell) else None
             if row is None:
                 return f"{cell!r} is no row number of {self.letter}"
             if row in self.space.position_of_id:
-                return self.space.position_of_id[row]
+                return [self.space.position_of_id[row]]
             if row in self.aside:
                 return f"row {row} of {self.letter} was set aside at load ({self.aside[row]})"
-            last = max(int(self.space.ids[-1]), *self.aside, 0)
-            return f"there is no row {row} in {self.letter}, whose rows are 0 to {last}"
-        at = self.space.positions_of_name
-        name = cell if cell in at or cell in self.aside_names else cell.strip()
-        rows = at.get(name, ())
-        if len(rows) == 1:
-            return rows[0]
-        if len(rows) > 1:
-            ids = shown([int(self.space.ids[r]) for r in rows], 5)
-            return f"{name!r} is the name of {len(rows)} rows of {self.letter} (rows {ids}); give the row number"
+            return f"there is no row {row} in {self.letter}, whose rows are 0 to {self.last}"
+        if (rows := self.at.get(cell)) is not None:
+            return rows
+        name = nfc(cell)
+        if name not in self.at and name not in self.aside_names:
+            name = name.strip()
+        if name in self.at:
+            return self.at[name]
         if name in self.aside_names:
             row = self.aside_names[name]
             return f"{name!r} of {self.letter}, row {row}, was set aside at load ({self.aside[row]})"
         return f"{name!r} is no name in {self.letter}"
 
+    def rows(self, positions: list[int]) -> tuple[int, ...]:
+        """Row numbers of the source file."""
+        return tuple(self.space.ids[positions].tolist())
+
 
 def read_pairs(
     source: Path | str, x: Space, y: Space, report_x: LoadReport, report_y: LoadReport
 ) -> tuple[Pairs, list[str]]:
+    """The pairs of :func:`read_pairing`, and its sentences."""
+    found = read_pairing(source, x, y, report_x, report_y)
+    return found.pairs or Pairs.empty(), list(found.problems)
+
+
+def read_pairing(source: Path | str, x: Space, y: Space, report_x: LoadReport, report_y: LoadReport) -> Pairing:
     """Pairs from a file (a ``Path``) or a text (a ``str``, never taken for a path: it may come from anyone).
 
-    Two columns by tab, comma, semicolon or whitespace, x then y, each row numbers or names.
+    Two columns by tab, comma, semicolon or blanks, x then y, each row numbers or names: a list of seeds, or a bilingual
+    dictionary as MUSE has them, where a word may come back with another translation: of the pairs that name a row, the
+    first is kept. Names are compared in Unicode's composed form (NFC), else exactly.
 
     A column of whole numbers is read as row numbers of the source file, any other as names. A header line is
     tolerated, and decides between the two (``row`` or ``name``) where both would do.
 
     Returns
     -------
-    The pairs that could be read, unique on both sides, and a sentence with its line number for every other line.
+    The pairs that could be read, unique on both sides; ``problems`` has a sentence with its line number for every other
+    line.
 
     Raises
     ------
@@ -194,53 +328,116 @@ def read_pairs(
         No such file; or a column whose numbers are row numbers and names at once, of different rows.
     """
     what, lines = _two_columns(source)
-    problems = [f"line {i}: {len(f)} columns, wanted 2" for i, f in lines if len(f) != 2]
-    rows = [(i, f) for i, f in lines if len(f) == 2]
-    if not rows:
-        return Pairs.empty(), problems or [f"{what} holds no pairs"]
-    sides, header = _sides(what, rows, (x, y), (report_x, report_y))
+    wrong = [(i, f"{len(f)} columns, wanted 2") for i, f in lines if len(f) != 2]
+    lines = [(i, f) for i, f in lines if len(f) == 2]
+    if not lines:
+        problems = [f"line {i}: {text}" for i, text in wrong] or [f"{what} holds no pairs"]
+        return Pairing(None, alone_x=len(x), alone_y=len(y), problems=tuple(problems))
+    sides, header = _sides(what, lines, (x, y), (report_x, report_y))
     pairs: list[tuple[int, int]] = []
-    taken: tuple[dict[int, int], dict[int, int]] = ({}, {})  # row position -> line, for each side
-    for i, cells in rows[header:]:
-        found = [side.find(cell) for side, cell in zip(sides, cells, strict=True)]
-        wrong = [f for f in found if isinstance(f, str)]
-        if wrong:
-            problems.append(f"line {i}: {'; '.join(wrong)}")
+    taken: tuple[dict[int, int], dict[int, int]] = ({}, {})  # row position -> line of its pair, for each side
+    named: tuple[set[int], set[int]] = (set(), set())  # row positions that some line names
+    again: dict[tuple[int, int], list[int]] = {}  # (side, row position) -> lines that name a paired row again
+    shared: dict[tuple[int, str], list[int]] = {}  # (side, name of several rows) -> lines
+    lost = []  # lines of which a name was not found
+    for i, cells in lines[header:]:
+        found = (sides[0].find(cells[0]), sides[1].find(cells[1]))
+        bad = []
+        for c, f in enumerate(found):
+            side = sides[c]
+            if isinstance(f, str):
+                bad.append(f)
+                continue
+            named[c].update(f)
+            if len(f) > 1:
+                name = str(side.space.names[f[0]])
+                shared.setdefault((c, name), []).append(i)
+                bad.append(
+                    f"{name!r} is the name of {len(f)} rows of {side.letter} (rows {shown(side.rows(f), 5)}); give the "
+                    "row number"
+                )
+        if bad:
+            wrong.append((i, "; ".join(bad)))
+            lost.append(cells)
             continue
-        before = [(side, line[p]) for side, line, p in zip(sides, taken, found, strict=True) if p in line]
-        if len(before) == 2 and before[0][1] == before[1][1]:
-            problems.append(f"line {i}: the same pair as line {before[0][1]}, kept once")
-        elif before:
-            said = ", ".join(f"{cells['xy'.index(s.letter)]!r} of {s.letter} (line {line})" for s, line in before)
-            problems.append(f"line {i}: already paired: {said}; the first is kept")
+        (p,), (q,) = found
+        first = (taken[0].get(p), taken[1].get(q))
+        if first == (None, None):
+            pairs.append((p, q))
+            taken[0][p] = taken[1][q] = i
+        elif first[0] == first[1]:
+            wrong.append((i, f"the same pair as line {first[0]}, kept once"))
         else:
-            pairs.append((found[0], found[1]))
-            taken[0][found[0]] = taken[1][found[1]] = i
-    problems.sort(key=lambda p: int(p.split(":")[0].removeprefix("line ")))
-    return Pairs(np.array(pairs, dtype=np.int64).reshape(-1, 2)), problems
+            for c, (r, line) in enumerate(zip((p, q), first, strict=True)):
+                if line is not None:
+                    again.setdefault((c, r), [line]).append(i)
+            said = ", ".join(
+                f"{cells[c]!r} of {sides[c].letter} (line {line})" for c, line in enumerate(first) if line is not None
+            )
+            wrong.append((i, f"already paired: {said}; the first is kept"))
+    ambiguous = [
+        Ambiguous("xy"[c], name, sides[c].rows(sides[c].at[nfc(name)]), tuple(at)) for (c, name), at in shared.items()
+    ]
+    ambiguous += [
+        Ambiguous("xy"[c], str(sides[c].space.names[r]), sides[c].rows([r]), tuple(at)) for (c, r), at in again.items()
+    ]
+    return Pairing(
+        Pairs(np.array(pairs, dtype=np.int64)) if pairs else None,
+        tuple(sorted(ambiguous, key=lambda a: a.lines)),
+        *(len(side.space) - len(rows) for side, rows in zip(sides, named, strict=True)),
+        _folded_lines(lost, sides, taken),
+        tuple(f"line {i}: {text}" for i, text in sorted(wrong)),
+    )
+
+
+def _folded_lines(lost: list[list[str]], sides: list[_Side], taken: tuple[dict[int, int], dict[int, int]]) -> int:
+    """How many pairs more the lines that gave none would give if case were folded: rows not yet paired, each once."""
+    if not lost or any(side.by_number for side in sides):
+        return 0
+    wanted = [[nfc(cells[c]).strip().casefold() for cells in lost] for c in (0, 1)]
+    rows_of: list[dict[str, int]] = []  # of each name that one free row has, -1 where several have it
+    for cells, side, used in zip(wanted, sides, taken, strict=True):
+        looked_for, found = set(cells), {}
+        for name, rows in side.at.items():
+            if (folded := name.casefold()) in looked_for:
+                found[folded] = rows[0] if folded not in found and len(rows) == 1 else -1
+        rows_of.append({k: r for k, r in found.items() if r >= 0 and r not in used})
+    left, right = set(), set()
+    for a, b in zip(*wanted, strict=True):
+        if a in rows_of[0] and b in rows_of[1] and a not in left and b not in right:
+            left.add(a)
+            right.add(b)
+    return len(left)
+
+
+_BLANKS = re.compile(r"[ \t]+")  # str.split would also split at a no-break space, which can be part of a word
 
 
 def _two_columns(source: Path | str) -> tuple[str, list[tuple[int, list[str]]]]:
     """What the source is called, and (line number from 1, fields) of every line that is not blank."""
     what, text = "the text", source
     if isinstance(source, Path):
-        if not is_text(read_head(source)):
+        if not is_text(unpacked(source, read_head(source))):
             raise InputError(f"{source.name} is no text; give pairs as a .csv or .tsv file of two columns.")
         with open_text(source) as f:
             what, text = source.name, f.read()
-    lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+    # not splitlines: it would also split at characters that words can hold
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    lines = [(i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
 
     def fields(delimiter: str | None) -> list[tuple[int, list[str]]]:
-        split: Callable[[str], list[str]]
         if delimiter is None:
-            split = str.split
-        elif delimiter == "\t":
-            split = lambda line: line.split("\t")  # noqa: E731
-        else:
-            split = lambda line: next(csv.reader([line], delimiter=delimiter))  # noqa: E731
-        return [(i, split(line)) for i, line in lines]
+            return [(i, _BLANKS.split(line.strip(" \t"))) for i, line in lines]
+        quoted = delimiter != "\t"  # between tabs a quote is a quote
+        return [
+            (i, next(csv.reader([line], delimiter=delimiter)) if quoted and '"' in line else line.split(delimiter))
+            for i, line in lines
+        ]
 
-    tried = [fields(d) for d in ("\t", ",", ";", None)]
+    try:
+        tried = [fields(d) for d in ("\t", ",", ";", None) if d is None or d in text]
+    except csv.Error as e:
+        raise InputError(f"{what} is no readable list of pairs ({e}); check its quotes.") from None
     return what, max(tried, key=lambda rows: sum(len(f) == 2 for _, f in rows))
 
 
@@ -248,32 +445,30 @@ def _sides(
     source: str, rows: list[tuple[int, list[str]]], spaces: tuple[Space, Space], reports: tuple[LoadReport, LoadReport]
 ) -> tuple[list[_Side], bool]:
     """How each column is read, and whether the first line is a header."""
+    sides = [_Side.of(letter, s, r) for letter, s, r in zip("xy", spaces, reports, strict=True)]
     first = [c.strip().lower() for c in rows[0][1]]
     words = _NUMBER_HEADS | _NAME_HEADS | _OTHER_HEADS
-    is_name = [cell.strip() in s.positions_of_name for cell, s in zip(rows[0][1], spaces, strict=True)]
+    is_name = [nfc(cell.strip()) in side.at for cell, side in zip(rows[0][1], sides, strict=True)]
     body = rows[1:]
     numeric = [bool(body) and all(_INTEGER.fullmatch(f[c]) for _, f in body) for c in (0, 1)]
     first_numeric = [bool(_INTEGER.fullmatch(c)) for c in first]
     # a word above a column of numbers is a header; elsewhere only a usual heading that is no name itself
     header = any(n and not f for n, f in zip(numeric, first_numeric, strict=True))
     header |= all(f in words for f in first) and not all(is_name)
-    sides = []
-    for c, (letter, space, report) in enumerate(zip("xy", spaces, reports, strict=True)):
+    for c, side in enumerate(sides):
         cells = [f[c].strip() for _, f in (body if header else rows)]
         by_number = bool(cells) and all(_INTEGER.fullmatch(cell) for cell in cells)
         if by_number and header and first[c] in _NAME_HEADS:
             by_number = False
         elif by_number and not (header and first[c] in _NUMBER_HEADS):
-            at, position = space.positions_of_name, space.position_of_id
+            at, position = side.at, side.space.position_of_id
             clash = [k for k in cells if k in at and at[k] != [position.get(int(k))]]
             if clash and all(k in at for k in cells):
                 raise InputError(
-                    f"{source}: column {c + 1} holds numbers that are row numbers and names of {letter} at once, such "
-                    f"as {clash[0]}, row {clash[0]} or the row named so; say which with a first line, row or name."
+                    f"{source}: column {c + 1} holds numbers that are row numbers and names of {side.letter} at once, "
+                    f"such as {clash[0]}, row {clash[0]} or the row named so; say which with a first line, row or name."
                 )
-        aside = {s.row: s.reason for s in report.set_aside}
-        names = dict(zip(report.aside_names, aside, strict=True)) if report.aside_names else {}
-        sides.append(_Side(letter, space, aside, names, by_number))
+        sides[c] = replace(side, by_number=by_number)
     return sides, header
 
 

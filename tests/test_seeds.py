@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from relcore import seeds
 from relcore.errors import InputError
@@ -115,6 +119,79 @@ def test_spaces_with_no_way_to_pair(two):
         seeds.pair_by(x, y, "guess")
 
 
+COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
+
+
+def test_names_match_however_their_accents_are_composed_and_are_shown_as_spelled():
+    x, _ = make_space(np.eye(3) + 1, names=[COMPOSED, "a", "b"])
+    y, _ = make_space(np.eye(3) + 1, names=["b", DECOMPOSED, "c"])
+    pairs, _ = seeds.pair_by(x, y, "name")
+    assert pairs.array.tolist() == [[0, 1], [2, 0]]
+    assert (x.names[0], y.names[1]) == (COMPOSED, DECOMPOSED)
+
+
+def test_names_that_become_equal_on_one_side_are_ambiguous_and_listed():
+    x, _ = make_space(np.eye(4) + 1, names=["a", COMPOSED, "b", DECOMPOSED])
+    y, _ = make_space(np.eye(4) + 1, names=[COMPOSED, "b", "q", "A"])
+    found = seeds.pairing(x, y, "name")
+    assert found.pairs.array.tolist() == [[2, 1]]
+    assert found.ambiguous == (seeds.Ambiguous("x", COMPOSED, (1, 3)),)
+    assert (found.alone_x, found.alone_y, found.folded) == (1, 2, 1)
+    assert found.summary() == (
+        "1 pair, 1 ambiguous entry, 1 row of x and 2 of y without partner; 1 more would match if case were folded"
+    )
+
+
+def test_ambiguous_rows_are_those_of_the_source_file_on_either_side():
+    v = np.eye(5) + 1
+    v[0] = 0  # set aside: positions and row numbers differ
+    x, _ = make_space(v, names=list("zabbc"))
+    y, _ = make_space(v, names=list("zccab"))
+    found = seeds.pairing(x, y, "name")
+    assert found.ambiguous == (seeds.Ambiguous("x", "b", (2, 3)), seeds.Ambiguous("y", "c", (1, 2)))
+    assert ids(found.pairs, x, y) == [(1, 3)]
+    assert (found.alone_x, found.alone_y) == (0, 0)
+
+
+def test_a_partner_set_aside_at_load_is_said(two):
+    x, y, report_x, report_y = two
+    found = seeds.pairing(x, y, "row", report_x=report_x, report_y=report_y)
+    assert found.problems[2:] == (
+        "1 rows of x lose their partner, set aside at load of y: row 5 (NaN or infinite)",
+        "1 rows of y lose their partner, set aside at load of x: row 2 (zero norm)",
+    )
+    v = np.eye(3) + 1
+    v[1] = 0
+    a, report_a = make_space(v, names=["k", COMPOSED, "m"])
+    b, report_b = make_space(np.eye(3) + 1, names=[DECOMPOSED, "m", "k"])
+    found = seeds.pairing(a, b, "name", report_x=report_a, report_y=report_b)
+    assert found.pairs.array.tolist() == [[0, 2], [1, 1]]
+    assert found.problems[-1] == "1 rows of y lose their partner, set aside at load of x: row 1 (zero norm)"
+
+
+def test_pair_by_columns_chosen_by_name_and_blank_ids_have_no_partner():
+    pd = pytest.importorskip("pandas")
+    x, _ = make_space(np.eye(5) + 1, meta=pd.DataFrame({"id": list("qrstu"), "key2": [1.0, None, 3.0, 2.0, 7.0]}))
+    y, _ = make_space(np.eye(4) + 1, meta=pd.DataFrame({"their key": ["3", None, " 1 ", ""]}), title="Y")
+    found = seeds.pairing(x, y, "id", id_x="key2", id_y="their key")
+    assert found.pairs.array.tolist() == [[0, 2], [2, 0]] and found.ambiguous == ()
+    assert (found.alone_x, found.alone_y) == (3, 2)
+    assert seeds.pair_by(x, y, "id", "key2", "their key")[0].array.tolist() == [[0, 2], [2, 0]]
+    with pytest.raises(InputError, match=r"y \(Y\) has no column 'nope' to pair by; it has their key"):
+        seeds.pairing(x, y, "id", id_x="key2", id_y="nope")
+    z, _ = make_space(np.eye(2) + 1, title="Z")
+    with pytest.raises(InputError, match="it has no metadata"):
+        seeds.pairing(x, z, "id", id_y="id")
+
+
+def test_rows_without_a_name_have_no_partner():
+    x, _ = make_space(np.eye(3) + 1, names=["", "a", "b"])
+    y, _ = make_space(np.eye(3) + 1, names=["a", "", ""])
+    found = seeds.pairing(x, y, "name")
+    assert found.pairs.array.tolist() == [[1, 0]] and found.ambiguous == ()
+    assert (found.alone_x, found.alone_y) == (2, 2)
+
+
 # ---------------------------------------------------------------------------------------------------------- read_pairs
 
 
@@ -217,6 +294,102 @@ def test_a_text_is_never_taken_for_a_path(two, tmp_path):
     np.save(tmp_path / "p.npy", np.eye(2))
     with pytest.raises(InputError, match="p.npy is no text"):
         seeds.read_pairs(tmp_path / "p.npy", *two)
+
+
+@pytest.fixture
+def tongues():
+    """English and German; the English side has a word twice."""
+    x, report_x = make_space(np.eye(6) + 1, names=["the", "bank", "New York", COMPOSED, "twice", "twice"])
+    y, report_y = make_space(np.eye(6) + 1, names=["der", "die", "Bank", "Ufer", "New York", DECOMPOSED])
+    return x, y, report_x, report_y
+
+
+@pytest.mark.parametrize("delimiter", ["\t", " "])
+def test_a_bilingual_dictionary_keeps_the_first_translation_and_lists_the_others(tongues, delimiter):
+    lines = ["the der", "the die", "bank Bank", "bank Ufer", "one der", "twice Ufer", f"{COMPOSED} {COMPOSED}"]
+    found = seeds.read_pairing("\n".join(lines).replace(" ", delimiter), *tongues)
+    assert found.pairs.array.tolist() == [[0, 0], [1, 2], [3, 5]]
+    assert found.ambiguous == (
+        seeds.Ambiguous("x", "the", (0,), (1, 2)),
+        seeds.Ambiguous("x", "bank", (1,), (3, 4)),
+        seeds.Ambiguous("x", "twice", (4, 5), (6,)),
+    )
+    assert found.problems == (
+        "line 2: already paired: 'the' of x (line 1); the first is kept",
+        "line 4: already paired: 'bank' of x (line 3); the first is kept",
+        "line 5: 'one' is no name in x",
+        "line 6: 'twice' is the name of 2 rows of x (rows 4, 5); give the row number",
+    )
+    assert (found.alone_x, found.alone_y) == (1, 1)  # New York
+
+
+def test_a_dictionary_the_other_way_round_is_ambiguous_on_the_right(tongues):
+    x, y, report_x, report_y = tongues
+    found = seeds.read_pairing("der the\ndie the\nder the\n", y, x, report_y, report_x)
+    assert found.pairs.array.tolist() == [[0, 0]]
+    assert found.ambiguous == (seeds.Ambiguous("y", "the", (0,), (1, 2)),)
+    assert found.problems[1] == "line 3: the same pair as line 1, kept once"
+
+
+def test_entries_of_several_words_by_tab_and_case_that_would_match(tongues):
+    found = seeds.read_pairing("New York\tNew York\nThe\tder\nBANK\tbank\nno\tUfer\n", *tongues)
+    assert found.pairs.array.tolist() == [[2, 4]]
+    assert found.folded == 2 and "2 more would match if case were folded" in found.summary()
+
+
+def test_tabs_and_blanks_mixed_and_words_with_unusual_separators_inside(two):
+    """MUSE's own files mix the two; a word may hold a no-break space, or a line separator that is none."""
+    x, report_x = make_space(np.eye(4) + 1, names=["a", "b", "New\xa0York", "odd\x85\u2028"])
+    text = "a\tb\nb a\nNew\xa0York odd\x85\u2028\r\n"
+    found = seeds.read_pairing(text, x, x, report_x, report_x)
+    assert found.pairs.array.tolist() == [[0, 1], [1, 0], [2, 3]] and found.problems == ()
+
+
+def test_a_packed_file_of_pairs_and_other_encodings(two, tmp_path):
+    (tmp_path / "p.tsv.gz").write_bytes(gzip.compress(b"0\t1\n3\t7\n"))
+    assert ids(seeds.read_pairs(tmp_path / "p.tsv.gz", *two)[0], *two[:2]) == [(0, 1), (3, 7)]
+    (tmp_path / "p.txt").write_text("of\tOF\n", encoding="utf-16")
+    assert ids(seeds.read_pairs(tmp_path / "p.txt", *two)[0], *two[:2]) == [(1, 1)]
+    assert ids(seeds.read_pairs("\ufeffof\tOF\n", *two)[0], *two[:2]) == [(1, 1)]
+
+
+def test_numbers_too_long_for_a_row_are_no_traceback(two):
+    for cell in ("9" * 30, "9" * 5000, "\u00b2"):
+        pairs, problems = seeds.read_pairs(f"1,1\n{cell},2\n", *two)
+        assert len(pairs) <= 1 and any("line 2" in p for p in problems)
+    with pytest.raises(InputError, match="no readable list of pairs"):
+        seeds.read_pairs('a,"' + "b" * 200_000 + '"\n0,1\n', *two)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdeF"), st.sampled_from("ABCdef")), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_pairs_of_a_file_are_the_greedy_ones(lines):
+    x, report_x = make_space(np.eye(6) + 1, names=list("abcdef"))
+    y, report_y = make_space(np.eye(6) + 1, names=list("ABCDEF"))
+    lines = [("left", "right"), *lines]
+    left, right = {}, {}
+    for a, b in lines[1:]:
+        if a in "abcdef" and b in "ABCDEF" and a not in left and b not in right:
+            left[a], right[b] = b, a
+    found = seeds.read_pairing("\n".join("\t".join(line) for line in lines), x, y, report_x, report_y)
+    got = [] if found.pairs is None else found.pairs.array.tolist()
+    assert got == [["abcdef".index(a), "ABCDEF".index(b)] for a, b in left.items()]
+    assert len(found.problems) == len(lines) - 1 - len(got) or not lines[1:]
+    for entry in found.ambiguous:  # what is listed is what more than one kind of line names
+        partners = {b if entry.side == "x" else a for a, b in lines[1:] if entry.key in (a, b)}
+        assert len(partners) > 1 and len(entry.lines) > 1
+
+
+def test_a_dictionary_of_200_000_lines_takes_seconds_at_most():
+    n = 200_000
+    v = np.ones((n, 1), dtype=np.float32)
+    x, report_x = make_space(v, names=[f"w\u00f6rd{i}" for i in range(n)])
+    y, report_y = make_space(v, names=[f"wort{i}" for i in range(n)])
+    text = "\n".join(f"w\u00f6rd{i // 2 * 3} wort{i}" for i in range(n))
+    start = time.perf_counter()
+    found = seeds.read_pairing(text, x, y, report_x, report_y)
+    assert time.perf_counter() - start < 10  # about 1.5 s alone on a core
+    assert len(found.pairs) == len(found.ambiguous) == len({i // 2 for i in range(n) if i // 2 * 3 < n})
 
 
 # ------------------------------------------------------------------------------------------------------------- corrupt
