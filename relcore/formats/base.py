@@ -81,6 +81,16 @@ class Raw:
     dtype: str | None = None
 
 
+def is_number(dtype: str) -> bool:
+    """Whether a dtype is of real numbers; torch and safetensors have some that numpy does not know."""
+    if dtype.startswith(("bfloat16", "float8_", "qint", "quint")):
+        return True
+    try:
+        return np.dtype(dtype).kind in "fiub"
+    except TypeError:
+        return False
+
+
 class ArrayInfo(NamedTuple):
     """An array inside a file, seen without reading it."""
 
@@ -91,7 +101,7 @@ class ArrayInfo(NamedTuple):
     @property
     def is_vectors(self) -> bool:
         """Two dimensions of numbers."""
-        return len(self.shape) == 2 and np.dtype(self.dtype).kind in "fiub"
+        return len(self.shape) == 2 and is_number(self.dtype)
 
     def __str__(self) -> str:
         return f"{self.name} {self.shape}"

@@ -1,29 +1,50 @@
-"""``.npy``: one array, header checked before any number is read (numpy.lib.format, versions 1 and 2)."""
+"""``.npy``: one array, header checked before any number is read (numpy.lib.format, versions 1 to 3)."""
 
 from __future__ import annotations
 
+import io
 import math
+import struct
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from relcore.errors import InputError
 from relcore.formats.base import ArrayInfo, Peek, Raw, Request, check_two_dimensional, pickle_refusal
+from relcore.formats.named import check_numbers
+from relcore.space import Space
 
 NAME = "npy"
 ENDINGS = (".npy",)
-MAP_ABOVE = 64 * 2**20  # bytes; larger files are memory-mapped, so that only one pass over them is held
+MAP_ABOVE = 64 * 2**20  # bytes; larger float32 arrays in C order are memory-mapped and so never held twice
+BLOCK = 32 * 2**20  # bytes read at a time where numbers are converted
 _MAX_HEADER = 10_000  # numpy's own limit: longer headers can crash Python's parser
+
+
+class Header(NamedTuple):
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the numbers stand in the file as a space holds them: float32, in C order."""
+        return self.dtype == np.dtype("<f4") and not self.fortran
 
 
 def recognises(path: Path, head: bytes) -> bool:
     return head.startswith(b"\x93NUMPY")
 
 
-def header(f: BinaryIO, what: str, size: int) -> tuple[tuple[int, ...], np.dtype]:
-    """Shape and dtype of the array that starts at f; afterwards f stands at its numbers.
+def header(f: BinaryIO, what: str, size: int) -> Header:
+    """Shape, order and dtype of the array that starts at f; afterwards f stands at its numbers.
 
     Parameters
     ----------
@@ -37,8 +58,11 @@ def header(f: BinaryIO, what: str, size: int) -> tuple[tuple[int, ...], np.dtype
     start = f.tell()
     try:
         version = np.lib.format.read_magic(f)
-        reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-        shape, _, dtype = reader(f, max_header_size=_MAX_HEADER)
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(f, max_header_size=_MAX_HEADER)
+        else:
+            source = _as_version_2(f) if version == (3, 0) else f
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(source, max_header_size=_MAX_HEADER)
     except zipfile.BadZipFile:
         raise  # a checksum of the archive around it
     except Exception as e:  # numpy parses the header as Python text and lets the tokenizer's errors through
@@ -46,46 +70,83 @@ def header(f: BinaryIO, what: str, size: int) -> tuple[tuple[int, ...], np.dtype
         raise InputError(f"{what}: the .npy header is damaged ({why}); write or download the file again.") from None
     if dtype.hasobject:
         raise pickle_refusal(what)
-    claimed, held = math.prod(shape) * dtype.itemsize, size - (f.tell() - start)
-    if any(s < 0 for s in shape) or claimed > held:
+    out = Header(shape, bool(fortran), dtype)
+    held = size - (f.tell() - start)
+    if any(s < 0 for s in shape) or out.nbytes > held:
         raise InputError(
-            f"{what}: the header says shape {shape} of {dtype}, {claimed:,} bytes, but the file holds {held:,}; "
+            f"{what}: the header says shape {shape} of {dtype}, {out.nbytes:,} bytes, but the file holds {held:,}; "
             "it is cut off or damaged, so write or download it again."
         )
-    return shape, dtype
+    return out
+
+
+def _as_version_2(f: BinaryIO) -> BinaryIO:
+    """A header of version 3.0, which differs in being UTF-8, as one of version 2.0: what is not Latin-1 is escaped."""
+    (length,) = struct.unpack("<I", f.read(4))
+    if length > 4 * _MAX_HEADER:
+        raise ValueError(f"header of {length:,} bytes")
+    text = f.read(length).decode("utf-8").encode("latin-1", "backslashreplace")
+    return io.BytesIO(struct.pack("<I", len(text)) + text)
+
+
+def _header_of(path: Path) -> tuple[Header, int]:
+    """The header and where the numbers begin."""
+    with path.open("rb") as f:
+        return header(f, path.name, path.stat().st_size), f.tell()
 
 
 def arrays(path: Path) -> list[ArrayInfo]:
-    with path.open("rb") as f:
-        shape, dtype = header(f, path.name, path.stat().st_size)
-    return [ArrayInfo("", shape, dtype.str)]
+    h, _ = _header_of(path)
+    return [ArrayInfo("", h.shape, h.dtype.str)]
 
 
-def canonical_bytes(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    """Bytes of a float32 copy in C order; 0 where the array is such already."""
-    return 0 if dtype == np.dtype("<f4") else 4 * math.prod(shape)
+def cost(h: Header) -> int:
+    """Bytes that :func:`read_numbers` takes at its height."""
+    return 4 * math.prod(h.shape) + (0 if h.is_canonical else min(h.nbytes, BLOCK))
+
+
+def read_numbers(f: BinaryIO, h: Header, what: str, progress: Callable[[float], None]) -> np.ndarray:
+    """The numbers at f, of an array (n, d), as float32 in C order: a block at a time, so that nothing is held twice."""
+    out = np.empty(h.shape, np.float32)
+    target = out.T if h.fortran else out  # as the numbers follow each other in the file
+    lines, length = target.shape
+    step = max(1, BLOCK // max(1, length * h.dtype.itemsize))
+    stored = np.dtype(np.uint8) if h.dtype == bool else h.dtype  # a damaged bool can be any byte
+    for i in range(0, lines, step):
+        block = target[i : i + step] if h.is_canonical else np.empty((min(step, lines - i), length), stored)
+        _fill(f, memoryview(block).cast("B") if block.size else memoryview(b""), what)
+        if not h.is_canonical:
+            with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 is infinite, and then set aside
+                target[i : i + step] = block != 0 if h.dtype == bool else block
+        progress(min(1.0, (i + step) / lines))
+    return out
+
+
+def _fill(f: BinaryIO, buffer: memoryview, what: str) -> None:
+    at = 0
+    while at < len(buffer):
+        count = f.readinto(buffer[at:])
+        if not count:
+            raise InputError(f"{what} is cut off: {len(buffer) - at:,} bytes are missing; write or download it again.")
+        at += count
 
 
 def peek(request: Request) -> Peek:
     path = request.path
     _no_key(path, request.key)
-    with path.open("rb") as f:
-        shape, dtype = header(f, path.name, path.stat().st_size)
-    check_two_dimensional(path.name, shape)
-    size = math.prod(shape) * dtype.itemsize
-    memory = canonical_bytes(shape, dtype) + (size if path.stat().st_size <= MAP_ABOVE else 0)
+    h, start = _header_of(path)
+    _check(path, h)
     head = np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_MAX_HEADER)[:5]
-    return Peek(shape[0], shape[1], str(dtype), memory, head=np.array(head))
+    return Peek(*h.shape, str(h.dtype), 0 if _mapped(h, start) else cost(h), head=np.array(head))
 
 
-def _array(path: Path) -> np.ndarray:
-    size = path.stat().st_size
-    with path.open("rb") as f:
-        header(f, path.name, size)
-        f.seek(0)
-        if size <= MAP_ABOVE:
-            return np.lib.format.read_array(f, allow_pickle=False, max_header_size=_MAX_HEADER)
-    return np.load(path, mmap_mode="r", allow_pickle=False, max_header_size=_MAX_HEADER)
+def _check(path: Path, h: Header) -> None:
+    check_numbers(path.name, h.dtype.str)
+    check_two_dimensional(path.name, h.shape)
+
+
+def _mapped(h: Header, start: int) -> bool:
+    return h.is_canonical and h.nbytes > MAP_ABOVE and start % 4 == 0
 
 
 def _no_key(path: Path, key: str | None) -> None:
@@ -99,26 +160,39 @@ def read(request: Request) -> Raw:
         if wanted is not None:
             raise InputError(f"{path.name} holds one array and no {role} called {wanted!r}; give {role} in a file.")
     _no_key(path, key)
-    check_two_dimensional(path.name, arrays(path)[0].shape)
-    vectors = _array(path)
-    extra = path.stat().st_size - vectors.nbytes - _data_offset(path)
-    return Raw(vectors, warned=[f"{extra:,} bytes after the array are not used"] if extra else [])
-
-
-def _data_offset(path: Path) -> int:
-    with path.open("rb") as f:
-        header(f, path.name, path.stat().st_size)
-        return f.tell()
+    h, start = _header_of(path)
+    _check(path, h)
+    if _mapped(h, start):
+        vectors = np.memmap(path, h.dtype, "r", offset=start, shape=h.shape)
+    else:
+        with path.open("rb") as f:
+            f.seek(start)
+            vectors = read_numbers(f, h, path.name, request.progress)
+    extra = path.stat().st_size - start - h.nbytes
+    warned = [f"{extra:,} bytes after the array are not used"] if extra else []
+    return Raw(vectors, warned=warned, dtype=str(h.dtype))
 
 
 def column(path: Path, key: str | None, role: str) -> np.ndarray:
     """One value a row, from a one-dimensional array (also n x 1)."""
     _no_key(path, key)
-    return as_column(path.name, _array(path))
+    _header_of(path)
+    with path.open("rb") as f:
+        values = np.lib.format.read_array(f, allow_pickle=False, max_header_size=_MAX_HEADER)
+    return as_column(path.name, values)
 
 
 def as_column(what: str, values: np.ndarray) -> np.ndarray:
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
-    if values.ndim != 1:
-        raise InputError(f"{what}: the array has shape {values.shape}, wanted one value a row; choose another array.")
+    if values.ndim != 1 or values.dtype.names:
+        found = f"shape {values.shape}" if values.ndim != 1 else f"records of {', '.join(values.dtype.names)}"
+        raise InputError(f"{what}: the array has {found}, wanted one value a row; choose another array.")
     return np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
+
+
+def write(path: Path, space: Space) -> list[str]:
+    np.save(path, space.vectors, allow_pickle=False)
+    named = any(name != str(i) for i, name in enumerate(space.names))
+    held = {"names": named, "labels": space.labels is not None, "media": space.media is not None}
+    held["metadata"] = space.meta is not None
+    return [f"{what} not kept: .npy holds one array of numbers" for what, there in held.items() if there]

@@ -91,7 +91,7 @@ RECIPE = "np.save('vectors.npy'"
 
 @pytest.mark.parametrize("value", [np.array([[1.0], [1.0, 2.0]], dtype=object), {"emb": [1, 2]}])
 def test_b09_object_arrays_are_refused_with_a_recipe(tmp_path, value):
-    np.save(tmp_path / "o.npy", value, allow_pickle=True)
+    np.save(tmp_path / "o.npy", value)
     message = refused(tmp_path / "o.npy", "o.npy", "Python objects", "np.stack", RECIPE)
     assert message.count("\n") == 2  # a sentence and the two-line recipe
 
@@ -270,7 +270,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path):
 
 
 def test_an_array_beyond_the_memory_cap(tmp_path, rows, monkeypatch):
-    np.savez(tmp_path / "a.npz", v=rows)
+    np.savez_compressed(tmp_path / "a.npz", v=rows)
     monkeypatch.setattr("relcore.formats.npz.MAX_DECODED", rows.nbytes - 1)
     refused(tmp_path / "a.npz", "GiB", ".npy")
 
