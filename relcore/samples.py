@@ -11,7 +11,6 @@ import numpy as np
 
 from relcore.errors import InputError
 from relcore.formats import load
-from relcore.formats.npz import read_array
 from relcore.seeds import pair_by
 from relcore.space import LoadReport, Pair
 
@@ -80,5 +79,8 @@ def open_sample(name: str) -> OpenSample:
     x, report_x = load(sample.folder / "x.npz", key="vectors", title=sample.x_title)
     y, report_y = load(sample.folder / "y.npz", key="vectors", title=sample.y_title)
     truth, _ = pair_by(x, y, sample.pairing)
-    maps = tuple(read_array(sample.folder / f"{side}.npz", "map")[space.ids] for side, space in (("x", x), ("y", y)))
+    maps = tuple(
+        np.load(sample.folder / f"{side}.npz", allow_pickle=False)["map"][space.ids]
+        for side, space in (("x", x), ("y", y))
+    )
     return OpenSample(Pair(x, y, truth), report_x, report_y, maps)
