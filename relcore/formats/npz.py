@@ -115,10 +115,10 @@ class _Archive(named.Named):
         return [data[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends.tolist(), strict=False)]
 
 
-def check_members(path: Path, members: list[zipfile.ZipInfo]) -> None:
+def check_members(path: Path, members: list[zipfile.ZipInfo], most: int = MAX_MEMBERS) -> None:
     """Raise :class:`InputError` for a zip directory that no array library writes."""
-    if len(members) > MAX_MEMBERS:
-        raise InputError(f"{path.name} holds {len(members):,} members, at most {MAX_MEMBERS:,} are read; split it.")
+    if len(members) > most:
+        raise InputError(f"{path.name} holds {len(members):,} members, at most {most:,} are read; split it.")
     if any(m.flag_bits & 1 for m in members):
         raise InputError(f"{path.name} is encrypted; write it again without a password.")
     name, count = Counter(m.filename for m in members).most_common(1)[0]

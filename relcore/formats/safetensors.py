@@ -117,7 +117,8 @@ class _File(Named):
     def cost(self, name: str) -> int:
         if name in self.tensors and self._in_place(name):
             return 0
-        return 4 * math.prod(self.infos[name].shape) + 12 * BLOCK
+        count = math.prod(self.infos[name].shape)
+        return 4 * count + 12 * min(BLOCK, count)
 
     def vectors(self, name: str, progress: Callable[[float], None]) -> np.ndarray:
         source, info = self._mapped(name), self.infos[name]

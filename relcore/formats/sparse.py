@@ -100,7 +100,8 @@ def peek(request: Request) -> Peek:
         held = sum(a.headers[part].nbytes for part in _PARTS[form])
         dtype = dtype_name(a.infos["data"].dtype)
     # other layouts than csr are turned into it, which holds their numbers twice
-    return Peek(*shape, dtype, 4 * math.prod(shape) + (held if form == "csr" else 3 * held) + 12 * BLOCK)
+    count = math.prod(shape)
+    return Peek(*shape, dtype, 4 * count + (held if form == "csr" else 3 * held) + 12 * min(BLOCK, count))
 
 
 def read(request: Request) -> Raw:
