@@ -107,14 +107,19 @@ def test_a_bad_number_names_row_line_and_column(table):
 
 
 @pytest.mark.parametrize("bad", ["3", "3,4,5"])
-def test_ragged_rows_name_both_lengths(table, bad):
-    refused(table, f"1,2\n{bad}\n5,6\n", "row 1 (line 2)", f"{bad.count(',') + 1} fields", "wanted 2")
-    refused(table, "1,2\n" * 3000 + bad + "\n", "row 3000", f"{bad.count(',') + 1} fields")
+def test_ragged_rows_are_an_error_where_they_are_many_and_set_aside_where_few(table, bad):
+    fields = bad.count(",") + 1
+    refused(table, f"1,2\n{bad}\n5,6\n", "row 1 (line 2)", f"{fields} fields", "wanted 2")
+    space, report = table("1,2\n" * 3000 + bad + "\n9,9\n")
+    assert report.set_aside == (SetAside(3000, f"wrong number of fields ({fields}, wanted 2, line 3001)"),)
+    assert len(space) == 3001 and space.vectors[-1].tolist() == [9, 9] and space.ids[-1] == 3001
 
 
 def test_missing_cells_set_the_row_aside(table):
     space, report = table("a,b\n1,2\n,4\nNaN,1\n5,NULL\ninf,1\n7,8\n")
     assert [s.row for s in report.set_aside] == [1, 2, 3, 4]
+    _, all_blank = table("word,a,b\nx,1,2\ny,,\n")
+    assert all_blank.set_aside == (SetAside(1, "missing vector"),)
     assert report.set_aside[0] == SetAside(1, "NaN or infinite")
     np.testing.assert_array_equal(space.ids, [0, 5])
 
