@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import numpy as np
 
 from relcore.errors import InputError
 from relcore.formats.base import ID_WORDS, NAME_WORDS, shown
+from relcore.formats.beside import nfc
 from relcore.formats.sniff import is_text, read_head, unpacked
 from relcore.formats.text import open_text
 from relcore.space import NO_LABEL, LoadReport, Pairs, SetAside, Space, as_text
@@ -203,11 +203,6 @@ def pairing(
         problems.append(f"the two spaces have no {what} in common")
     pairs = Pairs(np.array(found, dtype=np.int64)) if found else None
     return Pairing(pairs, tuple(ambiguous), *alone, folded, tuple(problems))
-
-
-def nfc(text: str) -> str:
-    """Unicode's composed form, in which an é is one character however it was typed."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def _positions(keys: Iterable) -> dict:

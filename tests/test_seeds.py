@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import itertools
 import time
@@ -357,8 +358,12 @@ def test_numbers_too_long_for_a_row_are_no_traceback(two):
     for cell in ("9" * 30, "9" * 5000, "\u00b2"):
         pairs, problems = seeds.read_pairs(f"1,1\n{cell},2\n", *two)
         assert len(pairs) <= 1 and any("line 2" in p for p in problems)
-    with pytest.raises(InputError, match="no readable list of pairs"):
-        seeds.read_pairs('a,"' + "b" * 200_000 + '"\n0,1\n', *two)
+    limit = csv.field_size_limit(1000)
+    try:
+        with pytest.raises(InputError, match="no readable list of pairs"):
+            seeds.read_pairs('a,"' + "b" * 2000 + '"\n0,1\n', *two)
+    finally:
+        csv.field_size_limit(limit)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdeF"), st.sampled_from("ABCdef")), max_size=12))
@@ -386,9 +391,9 @@ def test_a_dictionary_of_200_000_lines_takes_seconds_at_most():
     x, report_x = make_space(v, names=[f"w\u00f6rd{i}" for i in range(n)])
     y, report_y = make_space(v, names=[f"wort{i}" for i in range(n)])
     text = "\n".join(f"w\u00f6rd{i // 2 * 3} wort{i}" for i in range(n))
-    start = time.perf_counter()
+    start = time.process_time()
     found = seeds.read_pairing(text, x, y, report_x, report_y)
-    assert time.perf_counter() - start < 10  # about 1.5 s alone on a core
+    assert time.process_time() - start < 15  # about 2 s on a core of its own
     assert len(found.pairs) == len(found.ambiguous) == len({i // 2 for i in range(n) if i // 2 * 3 < n})
 
 

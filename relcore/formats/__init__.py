@@ -27,7 +27,7 @@ import numpy as np
 
 from relcore import memory
 from relcore.errors import InputError
-from relcore.formats import beside
+from relcore.formats import beside, thumbnails
 from relcore.formats.base import (
     COLUMN_ROLES,
     ROLE_OF_COLUMN,
@@ -182,17 +182,29 @@ def load(
         if kind == "same":
             roles[role] = inner
         elif kind == "apart":
-            apart[role], roles[role] = value, None
-    request = _request(path, key, columns, roles, progress=progress)
+            apart[role] = value
+            if not (role == "names" and match == "id"):  # the file's own names are the ids to match by
+                roles[role] = None
+    pictures = _pop_folder(apart)
+    half = progress if pictures is None else lambda share: progress(share / 2)
+    request = _request(path, key, columns, roles, progress=half)
     _check_memory(module, request)
     raw: Raw = module.read(request)
-    for role, value in apart.items():
-        beside.attach(raw, role, value, match)
+    duplicates = duplicates or getattr(module, "DUPLICATES", "all")
+    own_names = raw.names
+    _set_duplicates_aside(raw, duplicates, fold_case)  # first, as a row set aside makes no id ambiguous
+    given_roles = {role for role, value in given.items() if value is not None}
+    folder = beside.join(raw, apart, metadata, match, id_column, given_roles)
+    if raw.names is not own_names:
+        _set_duplicates_aside(raw, duplicates, fold_case)
+    if pictures is not None:
+        thumbnails.from_folder(raw, pictures, id_column)
+    half = progress if pictures is None else lambda share: progress((1 + share) / 2)
+    thumbnails.resolve(raw, folder or path.parent, half)
     if suffix(path) not in module.ENDINGS:
         raw.warned.append(
             f"the name ends in {path.suffix or 'nothing'}, but the file holds {module.NAME}; read as such"
         )
-    _set_duplicates_aside(raw, duplicates or getattr(module, "DUPLICATES", "all"), fold_case)
     if missing == "column mean":
         _fill(raw)
     space, report = make_space(
@@ -217,6 +229,15 @@ def load(
             "correct the file, or have the rows set aside."
         )
     return space, dataclasses.replace(report, dtype=raw.dtype or report.dtype)
+
+
+def _pop_folder(apart: dict[str, Column]) -> Path | None:
+    """Take the folder of pictures, if the media are one, from the columns that come from elsewhere."""
+    value = apart.get("media")
+    if not isinstance(value, str | Path) or not (folder := split_spec(value)[0]).is_dir():
+        return None
+    del apart["media"]
+    return folder.resolve()
 
 
 def _check_memory(module: ModuleType, request: Request) -> None:
