@@ -27,8 +27,7 @@ _PICKLE = re.compile(rb"\x80[\2-\5]|\([dli]p?\d*\n|c[a-z_.]+\n\w+\n|[]}(]q.")
 _FOREIGN = (
     (b"PAR1", "a Parquet table", "write it as CSV (DataFrame.to_csv) or " + _AS_NPY),
     (b"ARROW1", "an Arrow or Feather table", "write it as CSV (DataFrame.to_csv) or " + _AS_NPY),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file", _AS_NPY),
-    (b"MATLAB 5.0", "a MATLAB file", _AS_NPY),
+    (b"MATLAB", "a MATLAB file", "save it with -v7.3, which makes it HDF5, or " + _AS_NPY),
     (b"\x1f\x8b", "something gzip-compressed", "unpack it first (gunzip)"),
     (b"BZh", "something bzip2-compressed", "unpack it first (bunzip2)"),
     (b"\xfd7zXZ\x00", "something xz-compressed", "unpack it first (unxz)"),
