@@ -46,7 +46,7 @@ def topk_cosine(queries: Tensor, targets: Tensor, k: int, *, block: int | None =
         k out of range, dimensions that differ, NaN or infinite numbers.
     """
     queries, targets = _ready(queries, targets)
-    return _topk(queries, targets, k, targets.new_zeros(len(targets)), block)
+    return topk_product(queries, targets, k, targets.new_zeros(len(targets)), block)
 
 
 def partner_rank(x: Tensor, y: Tensor, rows_x: Tensor, rows_y: Tensor, *, block: int | None = None) -> Tensor:
@@ -106,7 +106,7 @@ def topk_csls(
     """
     means_x, means_y = csls_means(x, y, neighbors, block=block) if means is None else means
     x, y = _ready(x, y)
-    scores, indices = _topk(2 * x, y, k, -means_y, block)
+    scores, indices = topk_product(2 * x, y, k, -means_y, block)
     return scores - means_x[:, None], indices
 
 
@@ -120,7 +120,7 @@ def topk_inverted_softmax(
     """
     x, y = _ready(x, y)
     sums = [torch.logsumexp(scores / temperature, 1) for _, scores in _blocks(y, x, block)]
-    return _topk(x / temperature, y, k, -torch.cat(sums), block)
+    return topk_product(x / temperature, y, k, -torch.cat(sums), block)
 
 
 def nearest_both(x: Tensor, y: Tensor, *, block: int | None = None) -> tuple[Tensor, Tensor]:
@@ -176,12 +176,14 @@ def _count(mask: Tensor) -> Tensor:
     return mask.sum(1, dtype=torch.float32).long()
 
 
-def _topk(queries: Tensor, targets: Tensor, k: int, shift: Tensor, block: int | None) -> tuple[Tensor, Tensor]:
-    """Top-k of ``queries @ targets.T + shift``, equal scores by lowest index."""
+def topk_product(
+    queries: Tensor, targets: Tensor, k: int, shift: Tensor, block: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """Top-k of ``queries @ targets.T + shift``, of their type and of finite numbers; equal scores by lowest index."""
     m = len(targets)
     if not 1 <= k <= m:
         raise ValueError(f"k is {k}, wanted 1 to {m}, the number of target rows.")
-    scores_out = torch.empty((len(queries), k), dtype=torch.float32, device=queries.device)
+    scores_out = torch.empty((len(queries), k), dtype=queries.dtype, device=queries.device)
     indices_out = torch.empty((len(queries), k), dtype=torch.int64, device=queries.device)
     grouped = m > 4 * GROUP * (k + 1)
     if grouped and m % GROUP:  # whole groups; what fills the last one up scores below everything
