@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages._ui import empty, maps, router, state
+from pages._ui import empty, maps, pictures, router, state
 from pages._ui.figures import WAY_NAMES, rank_histogram
 from pages._ui.header import plain
 from pages._ui.tables import metrics_table
@@ -161,7 +161,9 @@ def query_tables(s: state.State, arrays: dict, way: str, rule: str, k: int) -> N
     side, other = SIDES[way]
     space, target = getattr(s.data, side), getattr(s.data, other)
     row = int(space.positions([s.query[1]])[0])
-    st.markdown(f"**Query in {plain(space.title)}:** {title_of(space, row)}")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        pictures.show(space, row, width=72)
+        st.markdown(f"**Query in {plain(space.title)}:** {pictures.title(space, row)}")
     partner = partner_of(s, side, row)
     if partner >= 0:
         rank = int(arrays[f"{way}/rank"][row])
@@ -176,7 +178,9 @@ def query_tables(s: state.State, arrays: dict, way: str, rule: str, k: int) -> N
         set_query(s, other, event)
     back = "y_to_x" if way == "x_to_y" else "x_to_y"
     best = int(arrays[f"{way}/{rule}/indices"][row, 0])
-    st.markdown(f"**And back**, from its best match {title_of(target, best)}:")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        pictures.show(target, best, width=48)
+        st.markdown(f"**And back**, from its best match {pictures.title(target, best)}:")
     neighbour_table(s, arrays, back, rule, min(k, len(space)), best, partner_of(s, other, best), key="back")
 
 
@@ -196,15 +200,17 @@ def neighbour_table(
     table["score"] = arrays[f"{way}/{rule}/scores"][row, :k]
     if partner >= 0:
         table["✓"] = ["✓" if f == partner else "" for f in found]
-    if target.media is not None:
-        table["picture"] = target.media[found]
+    drawn, config = pictures.columns(target.media[found]) if target.media is not None else ({}, {})
+    table |= drawn
     table["name"] = target.names[found]
     if target.labels is not None:
         table["label"] = [label or "(none)" for label in target.labels[found]]
+    row_height = 52 if "picture" in drawn else 36
     st.dataframe(
         pd.DataFrame(table),
         hide_index=True,
-        height=36 * len(found) + 38 if len(found) <= 12 else 470,
+        height=min(row_height * len(found) + 40, 470),
+        row_height=row_height,
         key=f"neighbours_{key}",
         column_config={
             "rank": st.column_config.NumberColumn(width=45),
@@ -213,11 +219,11 @@ def neighbour_table(
             ),
             "change": st.column_config.TextColumn(width=65),
             "score": st.column_config.NumberColumn(format="%.3f", width=60),
-            "picture": st.column_config.TextColumn(width=60),
             "✓": st.column_config.TextColumn(width=30, help="The true partner of the query"),
             "name": st.column_config.TextColumn(width=230),
             "label": st.column_config.TextColumn(width=120),
-        },
+        }
+        | config,
         alt=f"Neighbours of the query, {WAY_NAMES[way]}",
     )
     return None
@@ -234,12 +240,6 @@ def partner_of(s: state.State, side: str, row: int) -> int:
     if s.data.truth is None:
         return -1
     return int(state.link(s).positions(side)[row])
-
-
-def title_of(space, row: int) -> str:
-    picture = f"{plain(space.media[row])} " if space.media is not None else ""
-    label = f" · {plain(space.labels[row] or '(none)')}" if space.labels is not None else ""
-    return f"{picture}{plain(space.names[row])}{label}"
 
 
 def worst_and_ranks(s: state.State, run: Run, arrays: dict, way: str) -> None:

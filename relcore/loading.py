@@ -4,9 +4,10 @@ A reader works on bytes a stranger wrote. In its own process it can neither take
 the machine out of memory) nor leave memory or a heavy import behind, and it can be stopped at any time. What it read
 comes back through :mod:`relcore.store`; the messages between the two are JSON lines.
 
-The request is one line on stdin: ``{"do": "look" | "load", "path": FILE, "options": {...}}``, where the options are
-those of :func:`relcore.formats.peek` and :func:`relcore.formats.load`. The answer is any number of ``{"share": 0..1}``
-and one outcome, see :func:`look_at` and :func:`load_into_store`, or ``{"error": SENTENCE}``.
+The request is one line on stdin: ``{"do": "look" | "columns" | "load", "path": FILE, "options": {...}}``, where the
+options are those of :func:`relcore.formats.peek` and :func:`relcore.formats.load`. The answer is any number of
+``{"share": 0..1}`` and one outcome, see :func:`look_at`, :func:`columns_of` and :func:`load_into_store`, or ``{"error":
+SENTENCE}``.
 
 Python and the command line that want to read here and now call :func:`relcore.formats.load`.
 """
@@ -178,7 +179,16 @@ def start(path: str | Path, **options: Any) -> Loading:
 
 def look(path: str | Path, *, timeout: float = LOOK_SECONDS, **options: Any) -> dict[str, Any]:
     """What a file holds, see :func:`look_at`; ``{"error": SENTENCE}`` if it cannot be told."""
-    looking = Loading({"do": "look", "path": str(path), "options": options})
+    return _soon({"do": "look", "path": str(path), "options": options}, timeout)
+
+
+def columns(path: str | Path, *, timeout: float = LOOK_SECONDS) -> dict[str, Any]:
+    """The columns or arrays that a file of names, labels or metadata holds, see :func:`columns_of`."""
+    return _soon({"do": "columns", "path": str(path), "options": {}}, timeout)
+
+
+def _soon(request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    looking = Loading(request)
     if looking.wait(timeout) is None:
         looking.cancel(
             f"looking at {looking.file} takes over {timeout:.0f} seconds; the file may be damaged. "
@@ -226,6 +236,19 @@ def look_at(path: str, options: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def columns_of(path: str) -> dict[str, Any]:
+    """``columns``: names of the arrays of one dimension, or of a table's columns; and how many ``rows`` it has."""
+    from relcore.formats.registry import reader
+
+    file = Path(path)
+    module = reader(file)
+    arrays = [a for a in module.arrays(file) if a.name and len(a.shape) == 1]
+    if arrays or not hasattr(module, "frame"):
+        return {"columns": [a.name for a in arrays], "rows": arrays[0].shape[0] if arrays else None}
+    frame = module.frame(file)
+    return {"columns": [str(c) for c in frame.columns], "rows": len(frame)}
+
+
 def load_into_store(path: str, options: dict[str, Any], progress: Callable[[float], None]) -> dict[str, Any]:
     """Load a file and keep it.
 
@@ -251,7 +274,9 @@ def _answer(request: dict[str, Any], send: Callable[[dict], None]) -> dict[str, 
 
     file = Path(path).name
     try:
-        return look_at(path, options) if request["do"] == "look" else load_into_store(path, options, progress)
+        if request["do"] == "load":
+            return load_into_store(path, options, progress)
+        return columns_of(path) if request["do"] == "columns" else look_at(path, options)
     except InputError as e:
         return {"error": str(e)}
     except MemoryError:

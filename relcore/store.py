@@ -51,6 +51,10 @@ def folder_of(reference: str) -> Path:
     return home() / "spaces" / reference.partition(".")[0]
 
 
+def view_folder(reference: str) -> Path:
+    return folder_of(reference) / reference.partition(".")[2]
+
+
 def put_space(space: Space, report: LoadReport) -> str:
     """Keep a space and return the reference by which :func:`get_space` finds it: ``FINGERPRINT.VIEW``.
 
@@ -59,7 +63,7 @@ def put_space(space: Space, report: LoadReport) -> str:
     thumbnails, or from another file, are another view.
     """
     kept = space.__dict__.get("kept_as")
-    if kept is not None and folder_of(kept).exists():
+    if kept is not None and view_folder(kept).exists():
         return kept
     folder = folder_of(space.fingerprint)
     if not folder.exists():
@@ -82,6 +86,11 @@ def put_space(space: Space, report: LoadReport) -> str:
     write_atomic(folder / "latest", view.encode())
     space.__dict__["kept_as"] = f"{space.fingerprint}.{view}"
     return space.__dict__["kept_as"]
+
+
+def reference_of(space: Space) -> str:
+    """The reference under which a space is kept; its fingerprint if it is not, or not from here."""
+    return space.__dict__.get("kept_as") or space.fingerprint
 
 
 @contextmanager

@@ -321,9 +321,11 @@ class LinkedMap {
     this.corners = element('div'); // frames and titles
     this.tip = element('div', 'tip');
     this.tipGlyph = element('div', 'glyph');
+    this.tipPicture = element('img', 'picture');
+    this.tipPicture.alt = '';
     this.tipName = element('div', 'name');
     this.tipMore = element('div', 'more');
-    this.tip.append(this.tipGlyph, this.tipName, this.tipMore);
+    this.tip.append(this.tipGlyph, this.tipPicture, this.tipName, this.tipMore);
     this.notice = element('div', 'notice');
     this.notice.setAttribute('role', 'status');
     this.stage.append(this.glCanvas, this.inkCanvas, this.corners, this.tip, this.notice);
@@ -463,6 +465,7 @@ class LinkedMap {
       values: entry.values ? read(entry.values) : null,
       names: readTexts(entry.names, read),
       media: readTexts(entry.media, read),
+      pictures: readTexts(entry.pictures, read),
       selected: old && old.idsId === entry.ids.id ? old.selected : new Uint8Array(entry.n),
       sent: {}, // what the painter holds of this panel, by id
     };
@@ -1200,6 +1203,7 @@ class LinkedMap {
   showTip(point, at) {
     const panel = this.panels[point.panel];
     this.tipGlyph.textContent = glyphOf(panel, point.i);
+    this.showPicture(panel.pictures?.(point.i) ?? '');
     this.tipName.textContent = panel.names ? panel.names(point.i) : `row ${panel.ids[point.i]}`;
     this.tipMore.textContent = this.describe(panel, point.i);
     this.tip.style.display = 'block';
@@ -1208,6 +1212,13 @@ class LinkedMap {
     const top = at[1] + 14 + height > this.stage.clientHeight ? at[1] - 14 - height : at[1] + 14;
     this.tip.style.left = `${Math.max(0, left)}px`;
     this.tip.style.top = `${top}px`;
+  }
+
+  /** Only a picture that came with the data: an address would be fetched. */
+  showPicture(source) {
+    const given = source.startsWith('data:image/');
+    this.tipPicture.style.display = given ? 'block' : 'none';
+    if (given && this.tipPicture.src !== source) this.tipPicture.src = source;
   }
 
   describe(panel, i) {

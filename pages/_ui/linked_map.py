@@ -40,14 +40,16 @@ from pages._ui.colours import (
     hex_to_rgb,
     plain_colours,
 )
+from pages._ui.pictures import is_picture
 from pages._ui.selection import Selection
 from relcore.errors import InputError
 
 MAX_CORNERS = 200
 MAX_NAME = 160  # characters of a name sent for the hover label; a longer one ends in "…"
+MAX_PICTURES = 4 * 2**20  # bytes of pictures a map sends to the browser for its hover labels; with more it sends none
 MAX_PENDING = 50  # events the browser may hand over in one go
 SCENES_KEPT = 4  # a lasso may be drawn on a picture that has just been replaced
-NAMES_KEPT = 8
+NAMES_KEPT = 12  # columns of texts kept encoded
 NONE_MARKER = 7  # a ring: rows without a label
 
 _HERE = Path(__file__).parent
@@ -71,8 +73,9 @@ class Panel:
     colour : see ``pages._ui.colours``; None draws all points alike.
     names : text of the hover label, one a point, or a function of the id. An array that is the same object on every
         run is encoded once.
-    media : one character (or emoji) a point, drawn in its place where there is room, or None. Longer texts and paths
-        are not drawn.
+    media : one character (or emoji) a point, drawn in its place where there is room, or None. A ``data:image/`` picture
+        is shown in the hover label, unless the pictures of all panels are over :data:`MAX_PICTURES`. Longer texts and
+        paths are not drawn.
 
     Raises
     ------
@@ -465,6 +468,9 @@ def _pack(
         "links": None if links is None else picture.add(links),
         **settings,
     }
+    for entry, panel in zip(header["panels"], panels, strict=True):
+        if panel.media is not None and pictures_travel(panels):
+            entry["pictures"] = _pack_texts(arrays, panel.media, panel.ids, "pictures")
     digest = arrays.digest.hexdigest()
     header["arrays"] = {"store": store, "id": digest}
     return picture.to_bytes(header), arrays.to_bytes({"store": store, "id": digest, "publish": True})
@@ -481,28 +487,55 @@ def _pack_panel(picture: _Block, arrays: _Block, scene: _Scene, i: int, panel: P
         entry["values"] = arrays.add(panel.colour.values)
     for what, texts in (("names", panel.names), ("media", panel.media)):
         if texts is not None:
-            text, ends = _encoded(texts, panel.ids)
-            entry[what] = {"text": arrays.add(text), "ends": arrays.add(ends)}
+            entry[what] = _pack_texts(arrays, texts, panel.ids, what)
     return entry
 
 
-_encoded_before: OrderedDict[int, tuple[Any, np.ndarray, np.ndarray]] = OrderedDict()
+def _pack_texts(arrays: _Block, texts: Sequence[str] | Callable[[int], str], ids: np.ndarray, what: str) -> dict:
+    text, ends = _encoded(texts, ids, what)
+    return {"text": arrays.add(text), "ends": arrays.add(ends)}
 
 
-def _encoded(texts: Sequence[str] | Callable[[int], str], ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All texts as one UTF-8 block and where each ends; kept for the very object given."""
-    known = _encoded_before.get(id(texts))
+_encoded_before: OrderedDict[tuple[int, str], tuple[Any, np.ndarray, np.ndarray]] = OrderedDict()
+
+
+def _encoded(texts: Sequence[str] | Callable[[int], str], ids: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
+    """All texts as one UTF-8 block and where each ends; kept for the very object given.
+
+    ``what`` is "names", "media" (a picture is left out) or "pictures" (all else is).
+    """
+    key = (id(texts), what)
+    known = _encoded_before.get(key)
     if known is not None and known[0] is texts and len(known[2]) == len(ids) and not callable(texts):
         return known[1], known[2]
     strings = [texts(int(i)) for i in ids] if callable(texts) else texts
-    blocks = [_shortened(s).encode("utf-8", "replace") for s in strings]
+    if what == "pictures":
+        blocks = [s.encode() if is_picture(s) else b"" for s in strings]
+    elif what == "media":
+        blocks = [b"" if s.startswith("data:image/") else _shortened(s).encode("utf-8", "replace") for s in strings]
+    else:
+        blocks = [_shortened(s).encode("utf-8", "replace") for s in strings]
     text = np.frombuffer(b"".join(blocks), dtype=np.uint8)
     ends = np.cumsum([len(b) for b in blocks], dtype=np.uint32)
     if not callable(texts):
-        _encoded_before[id(texts)] = (texts, text, ends)
+        _encoded_before[key] = (texts, text, ends)
         while len(_encoded_before) > NAMES_KEPT:
             _encoded_before.popitem(last=False)
     return text, ends
+
+
+def pictures_travel(panels: Sequence[Panel]) -> bool:
+    """Whether the panels have pictures, and few enough to send them all."""
+    return 0 < sum(_picture_bytes(panel) for panel in panels) <= MAX_PICTURES
+
+
+def pictures_stay(panels: Sequence[Panel]) -> bool:
+    """Whether the panels have pictures, and too many to send them."""
+    return sum(_picture_bytes(panel) for panel in panels) > MAX_PICTURES
+
+
+def _picture_bytes(panel: Panel) -> int:
+    return 0 if panel.media is None else sum(len(m) for m in panel.media if m.startswith("data:image/"))
 
 
 def _values_or_none(panel: Panel, like: ValueColours) -> ValueColours:

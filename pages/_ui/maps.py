@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages._ui import state
 from pages._ui.colours import OKABE_ITO, CategoryColours, shared_category_colours
-from pages._ui.linked_map import MapEvent, Panel, linked_map
+from pages._ui.linked_map import MAX_PICTURES, MapEvent, Panel, linked_map, pictures_stay
 from pages._ui.selection import Selection, select
 from relcore.runs import Run
 
@@ -72,6 +72,11 @@ def twin(
         height=height,
         on_change=partial(_take, s, LETTERS, on_click),
     )
+    if pictures_stay(panels):
+        st.caption(
+            f":material/image: The pictures take over {MAX_PICTURES // 2**20} MB, so they are not in the hover labels. "
+            "Select rows to see theirs below the map of the Data page, or look at Retrieval."
+        )
 
 
 def _take(s: state.State, names: dict, on_click, event: MapEvent) -> None:

@@ -15,15 +15,44 @@ from pages._ui.selection import Link, SelectionStore, link_by_pairs, no_link
 from relcore import projection, runs, samples, seeds, store
 from relcore.errors import InputError
 from relcore.jobs import Job, JobManager
+from relcore.loading import Loading
 from relcore.runs import Run
+from relcore.seeds import Ambiguous, Pairing
 from relcore.space import LoadReport, Pair, Pairs, Space
 
 SEED_COUNT = 15
+LINKED_PAIRINGS = ("row", "name", "none")  # pairings that the address bar can name; others are kept and named by digest
+
+
+@dataclass(frozen=True)
+class Request:
+    """A file to be loaded, as :func:`relcore.loading.start` takes it. ``stamp`` tells a file that has changed."""
+
+    path: str
+    stamp: tuple[int, int]
+    options: str  # JSON, so that equal requests are equal
+
+    @property
+    def key(self) -> tuple:
+        return (self.path, self.stamp, self.options)
+
+
+@dataclass(frozen=True)
+class PairingChoice:
+    """How two spaces are to be paired: by ``row``, ``name``, ``id`` (a column on each side), ``file``, or ``none``."""
+
+    how: str
+    id_x: str | None = None
+    id_y: str | None = None
+    file: str | None = None
 
 
 @dataclass(eq=False)
 class Data:
-    """Two loaded spaces, how their rows pair up (for scoring only) and what the loader said."""
+    """Two loaded spaces, how their rows pair up (for scoring only) and what the loader said.
+
+    ``requests`` and ``choice`` say how own files were loaded, so that one thing can be asked differently.
+    """
 
     x: Space
     y: Space
@@ -33,6 +62,13 @@ class Data:
     pairing: str = "none"
     problems: list[str] = field(default_factory=list)
     sample: str = ""
+    ambiguous: tuple[Ambiguous, ...] = ()
+    alone: tuple[int, int] = (0, 0)
+    folded_pairs: int = 0
+    requests: dict[str, Request] = field(default_factory=dict)
+    choice: PairingChoice | None = None
+    folded: dict[str, int] = field(default_factory=dict)  # rows that folding the case would merge, for each side
+    _link: str = ""
 
     @property
     def pair(self) -> Pair:
@@ -41,6 +77,61 @@ class Data:
     @property
     def key(self) -> str:
         return self.x.fingerprint[:12] + self.y.fingerprint[:12]
+
+    @property
+    def link(self) -> str:
+        """How the address bar names the pairing."""
+        if self.truth is None or self.pairing in LINKED_PAIRINGS:
+            return self.pairing if self.pairing in LINKED_PAIRINGS else "none"
+        self._link = self._link or store.put_pairs(self.truth, self.pairing, self.problems)
+        return self._link
+
+
+def paired(x: Space, y: Space, reports: tuple[LoadReport, LoadReport], how: str, found: Pairing, **rest) -> Data:
+    """Two spaces and what pairing them found."""
+    return Data(
+        x,
+        y,
+        *reports,
+        found.pairs,
+        how,
+        list(found.problems),
+        ambiguous=found.ambiguous,
+        alone=(found.alone_x, found.alone_y),
+        folded_pairs=found.folded,
+        **rest,
+    )
+
+
+@dataclass(eq=False)
+class Opening:
+    """Two files on their way in, and how they are to be paired once they are there."""
+
+    requests: dict[str, Request]
+    choice: PairingChoice
+    loadings: dict[str, Loading]  # without the sides that were loaded before
+    outcomes: dict[str, dict]
+
+    @property
+    def done(self) -> bool:
+        return all(loading.done for loading in self.loadings.values())
+
+    def cancel(self) -> None:
+        for loading in self.loadings.values():
+            loading.cancel()
+
+
+@dataclass(eq=False)
+class Files:
+    """What a visitor is about to load: a source for each side, files beside them, and what was loaded already."""
+
+    chosen: dict[str, tuple[str, str, bool]] = field(default_factory=dict)  # side -> path, name, uploaded
+    beside: dict[str, list[str]] = field(default_factory=lambda: {"x": [], "y": [], "pairs": []})
+    roles: dict[tuple, dict[str, str]] = field(default_factory=dict)  # (path, array) -> roles of columns
+    turns: dict[str, int] = field(default_factory=dict)  # how often a field was emptied: part of its key
+    opening: Opening | None = None
+    loaded: dict[tuple, dict] = field(default_factory=dict)  # request -> outcome
+    errors: list[str] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -64,6 +155,7 @@ class State:
     run_id: str = ""
     query: tuple[str, int] | None = None  # side and row id of the row whose neighbours are shown
     selection: SelectionStore = field(default_factory=SelectionStore)
+    files: Files = field(default_factory=Files)
     owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     notice: str = ""  # said once, on the next page drawn
 
@@ -84,9 +176,14 @@ def _sample(name: str):
     return samples.open_sample(name)
 
 
-@st.cache_resource(show_spinner=False, max_entries=32)
-def _kept_space(fingerprint: str) -> tuple[Space, LoadReport]:
-    return store.get_space(fingerprint)
+def kept_space(reference: str) -> tuple[Space, LoadReport]:
+    """A space in the store; a fingerprint alone means the view kept last, which may be another one tomorrow."""
+    return _kept_view(reference) if "." in reference else store.get_space(reference)
+
+
+@st.cache_resource(show_spinner=False, max_entries=16)
+def _kept_view(reference: str) -> tuple[Space, LoadReport]:
+    return store.get_space(reference)
 
 
 @st.cache_resource(show_spinner=False, max_entries=64)
@@ -115,8 +212,8 @@ def page_state() -> State:
     if state.data is not None and state.data.sample:
         wanted["sample"] = state.data.sample
     elif state.data is not None:
-        wanted["x"], wanted["y"] = state.data.x.fingerprint, state.data.y.fingerprint
-        wanted["pair"] = state.data.pairing
+        wanted["x"], wanted["y"] = (store.reference_of(space) for space in (state.data.x, state.data.y))
+        wanted["pair"] = state.data.link
     if state.run_id:
         wanted["run"] = state.run_id
     for key in ("sample", "x", "y", "pair", "run"):
@@ -135,10 +232,15 @@ def _restore(state: State) -> None:
         if asked["sample"]:
             open_sample(state, asked["sample"])
         elif asked["x"] and asked["y"]:
-            x, report_x = _kept_space(asked["x"])
-            y, report_y = _kept_space(asked["y"])
-            truth, problems = seeds.pair_by(x, y, asked["pair"] or "none")
-            set_data(state, Data(x, y, report_x, report_y, truth, asked["pair"] or "none", problems))
+            x, report_x = kept_space(asked["x"])
+            y, report_y = kept_space(asked["y"])
+            how = asked["pair"] or "none"
+            if how in LINKED_PAIRINGS:
+                found = seeds.pairing(x, y, how, report_x=report_x, report_y=report_y)
+            else:
+                pairs, how, problems = store.get_pairs(how, len(x), len(y))
+                found = Pairing(pairs, problems=tuple(problems))
+            set_data(state, paired(x, y, (report_x, report_y), how, found))
         if asked["run"]:
             open_run(state, asked["run"])
     except InputError as e:
@@ -176,8 +278,8 @@ def open_run(state: State, run_id: str) -> None:
     r = run.record
     here = state.data
     if here is None or (here.x.fingerprint, here.y.fingerprint) != (r["x"]["fingerprint"], r["y"]["fingerprint"]):
-        x, report_x = _kept_space(r["x"]["fingerprint"])
-        y, report_y = _kept_space(r["y"]["fingerprint"])
+        x, report_x = kept_space(r["x"].get("kept") or r["x"]["fingerprint"])
+        y, report_y = kept_space(r["y"].get("kept") or r["y"]["fingerprint"])
         set_data(state, Data(x, y, report_x, report_y, run.pairs[1], "as in the run"))
     if len(run.pairs[0]):
         state.seeds = SeedSet.clean(run.pairs[0], f"as in run {run.title}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,25 @@ def inject(at: AppTest, element, value: dict) -> AppTest:
 
 
 def texts(at: AppTest) -> str:
-    """All that a page says, for a search in it."""
+    """All that a page says, for a search in it, without the backslashes that keep text from being markdown."""
     kinds = ("markdown", "caption", "info", "warning", "error", "success", "title", "subheader")
-    return "\n".join(str(e.value) for kind in kinds for e in getattr(at, kind))
+    return "\n".join(unescaped(str(e.value)) for kind in kinds for e in getattr(at, kind))
+
+
+def unescaped(text: str) -> str:
+    return re.sub(r"\\([^\w\s])", r"\1", text)
+
+
+def errors(at: AppTest) -> str:
+    return "\n".join(unescaped(e.value) for e in at.error)
+
+
+def loaded(at: AppTest) -> AppTest:
+    """Run until the files on their way in are there: a browser would tick by itself."""
+    deadline = time.monotonic() + 60
+    while at.session_state["relcore"].files.opening is not None:
+        assert time.monotonic() < deadline, "the files are still being loaded"
+        time.sleep(0.05)
+        at.run()
+    assert not at.exception, at.exception
+    return at
