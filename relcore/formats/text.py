@@ -20,7 +20,7 @@ class _Source(io.RawIOBase):
 
     def __init__(self, path: Path, progress: Callable[[float], None] | None):
         self.path, self.size = path, path.stat().st_size
-        self.file = path.open("rb")
+        self.file = path.open("rb", buffering=0)
         magic = self.file.read(8)
         self.file.seek(0)
         opener = next((o for m, _, o in COMPRESSIONS if magic.startswith(m)), None)
@@ -32,11 +32,10 @@ class _Source(io.RawIOBase):
 
     def readinto(self, buffer) -> int:
         try:
-            data = self.stream.read(len(buffer))
+            got = self.stream.readinto(buffer)
         except COMPRESSION_ERRORS as e:
             raise InputError(f"{self.path.name} is damaged ({e}); write or download it again.") from None
-        buffer[: len(data)] = data
-        self.count += len(data)
+        self.count += got
         if self.packed and self.count > SMALL and self.count > MAX_RATIO * self.size:
             raise InputError(
                 f"{self.path.name} unpacks to over {MAX_RATIO} times its size, which looks like a decompression bomb; "
@@ -46,7 +45,7 @@ class _Source(io.RawIOBase):
         if self.progress is not None and share >= self.told + 0.01:
             self.told = share
             self.progress(min(share, 1.0))
-        return len(data)
+        return got
 
     def close(self) -> None:
         if not self.closed:

@@ -33,7 +33,7 @@ BLOCK = 16 * 2**20  # bytes read at a time
 BATCH = 2 * 2**20  # bytes parsed by one thread at a time
 MAX_LINE = 128 * 2**20  # bytes; a longer line is no row of a vector
 WIDE = 20_000  # numbers a row, above which a column each costs more than it saves
-SAMPLE, SAMPLE_BYTES = 200, 2**20  # lines from which the length of a row is told, and the most bytes of them
+SAMPLE, SAMPLE_BYTES = 200, 2**18  # lines from which the length of a row is told, and the most bytes of them
 LISTED = 50  # rows named in a warning
 
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -61,7 +61,7 @@ def _numbers_at_end(fields: Sequence[bytes]) -> int:
 
 def _header(line: bytes) -> tuple[int, int] | None:
     """The two whole numbers of a line that may be a header."""
-    match = _HEADER.fullmatch(line.strip(b" \t\r"))
+    match = _HEADER.fullmatch(line.rstrip(b" \t\r"))
     return (int(match[1]), int(match[2])) if match else None
 
 
@@ -80,7 +80,8 @@ class _Votes(NamedTuple):
 def recognises(path: Path, head: bytes) -> bool:
     """``.vec`` where it is text; any other text, but for CSV and TSV, where its lines are a word and numbers."""
     ending = suffix(path)
-    if not is_text(head) or ending in (".csv", ".tsv", ".tab"):
+    # words may hold rare control characters; only a line feed ends a line
+    if not is_text(head.translate(None, b"\x0b\x1c\x1d\x1e\x1f")) or ending in (".csv", ".tsv", ".tab"):
         return False
     lines, cut = _lines_of_head(head)
     if looks_like_vectors(lines, cut):
@@ -155,6 +156,11 @@ def _sample(block: bytes) -> list[bytes]:
     return lines
 
 
+def _after(block: bytes, line: bytes) -> int:
+    """Where the line after this one, the first that is not blank, begins."""
+    return (block.find(b"\n", block.find(line)) + 1) or len(block)
+
+
 def _layout(name: str, block: bytes) -> _Layout:
     """Header or not, and how long a row is, from a file's first block.
 
@@ -171,7 +177,7 @@ def _layout(name: str, block: bytes) -> _Layout:
     if header and not rows:
         raise InputError(f"{name} holds a header ({lines[0].decode().strip()}) and no rows; check how it was written.")
     votes = _Votes.of(rows)
-    end = block.find(lines[0]) + len(lines[0]) + 1
+    end = _after(block, lines[0])
     if header and (header[1] != 1 or votes.dim > 1):
         count, dim = header
         fits = sum(len(fields) == dim + 1 or _numbers_at_end(fields) == dim for fields in rows)
@@ -231,7 +237,7 @@ def _blocks(name: str, get: Callable[[int], bytes], size: int = BLOCK) -> Iterat
                     f"{name}: a line has more than {MAX_LINE:,} bytes, so it is no row of vectors; give another file."
                 )
             continue
-        yield rest + data[:cut]
+        yield b"".join((rest, memoryview(data)[:cut]))
         rest = data[cut:]
     if rest:
         yield rest
@@ -311,7 +317,7 @@ class _Parser:
         flat = block.translate(_TABS_TO_SPACES) if b"\t" in block else block
         if b"\r" in flat:
             flat = flat.replace(b"\r\n", b"\n")
-        if b" \n" in flat:  # as fastText writes them
+        if flat.endswith(b" \n"):  # as fastText ends every line
             flat = flat.replace(b" \n", b"\n")
         batches = self._parse(flat)
         if batches is None:
@@ -450,10 +456,11 @@ def read(request: Request) -> Raw:
     layout, parser = _parse(path, request.progress)
     rows = parser.rows
     if len(parser.aside) > len(rows) / 2:
-        row, reason = next(iter(sorted(parser.aside.items())))
+        row, reason = min(parser.aside.items())
+        hint = "write decimals with a point, not a comma" if "," in reason else "check how the file was written"
         raise InputError(
             f"{path.name}: {len(parser.aside):,} of {len(rows):,} rows are not a word and {layout.dim} numbers; "
-            f"row {row}: {reason}; check how the file was written."
+            f"row {row}: {reason}; {hint}."
         )
     names, vectors, warned = rows.names, rows.matrix(), rows.warnings()
     if layout.count is not None and layout.count != len(rows):
@@ -485,8 +492,7 @@ def _parse(path: Path, progress: Callable[[float], None] | None = None) -> tuple
         with _open(path) as get:
             blocks = _blocks(path.name, get)
             first = next(blocks)
-            start = first.find(b"\n", first.find(_sample(first)[0])) + 1
-            layout = _Layout(1, len(parser.rows) - 1, start, False, [said])
+            layout = _Layout(1, len(parser.rows) - 1, _after(first, _sample(first)[0]), False, [said])
             parser = _add_all(layout, first, blocks)
     return layout, parser
 

@@ -120,8 +120,8 @@ def _parse(path: Path, progress: Callable[[float], None] | None = None) -> tuple
     if rest or len(rows) < count:
         raise InputError(
             f"{path.name}: the header says {count:,} rows of {dim:,} numbers, but the file holds {len(rows):,} whole "
-            f"rows and then {len(rest):,} bytes, wanted a word and {4 * dim:,} bytes; it is cut off or damaged; write or "
-            "download it again."
+            f"rows and then {len(rest):,} bytes, wanted a word and {4 * dim:,} bytes; it is cut off or damaged; write "
+            "or download it again."
         )
     return count, rows
 
