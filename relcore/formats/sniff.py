@@ -21,7 +21,8 @@ _AS_NPY = "save the vectors with np.save and load that .npy file"
 # what zipfile lets through on damaged bytes, beside its own error
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError, LookupError, struct.error)
 
-_PICKLE = re.compile(rb"\x80[\2-\5]|\([dli]p?\d*\n|c[a-z_.]+\n\w+\n|[]}(]q.")
+# two lines of words could be a list of labels, so what follows them in a pickle is looked at too
+_PICKLE = re.compile(rb"\x80[\2-\5]|\([dli]p?\d*\n|c[a-z_.]+\n\w+\n(p\d+\n|q.|[(\]})])|[]}(]q.")
 
 # files that Relcore does not read: first bytes, what they are, what to do
 _FOREIGN = (
