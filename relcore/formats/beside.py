@@ -129,11 +129,12 @@ def read_column(spec: str | Path, role: str, n: int) -> tuple[list, str | None]:
         return [], None
     module = _module(path)
     values = _plain(module.column(path, key, role))
-    fitted = _fit(values, role, n)
-    if fitted is None and key is None and module is table and suffix(path) != ".txt":
+    fitted = None
+    if key is None and module is table and suffix(path) != ".txt":
         lines = _one_column(path)  # a table has no blank rows, a list of labels may have
         if lines is not None and sum(bool(v.strip()) for v in lines) == len(values):
             fitted = _fit(lines, role, n)
+    fitted = fitted or _fit(values, role, n)
     if fitted is None:
         return values, None
     values, headed = fitted
@@ -445,6 +446,10 @@ def _frame(raw: Raw, path: Path, n: int, own: Sequence[_Ids]) -> tuple[pd.DataFr
         frame = None  # sentences with commas: one column
     if module is not table:
         return frame, False
+    if suffix(path) == ".txt" and frame is not None and not frame.attrs["header"]:
+        with open_text(path) as f:
+            if "\t" not in f.readline():
+                frame = None  # the same, each with as many
     if frame is None or len(frame.columns) == 1:
         headed = frame is not None and frame.attrs["header"]
         lines = _one_column(path)

@@ -22,7 +22,7 @@ _AS_NPY = "save the vectors with np.save and load that .npy file"
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError, LookupError, struct.error)
 
 # two lines of words could be a list of labels, so what follows them in a pickle is looked at too
-_PICKLE = re.compile(rb"\x80[\2-\5]|\([dli]p?\d*\n|c[a-z_.]+\n\w+\n(p\d+\n|q.|[(\]})])|[]}(]q.")
+_PICKLE = re.compile(rb"\x80[\2-\5]|\([dli]p?\d*\n|c[a-z_.]+\n\w+\n(p\d+\n|q[\0-\x1f]|[(\]})])|[]}(]q[\0-\x1f]")
 
 # files that Relcore does not read: first bytes, what they are, what to do
 _FOREIGN = (
