@@ -294,6 +294,18 @@ class Column:
     def blank(self) -> bool:
         return all(c is None or not c.strip() for c in self.cells)
 
+    def describe_text(self) -> None:
+        """Tell the kind of a column of text, where numbers would be numbers."""
+        self.kind = kind_of(self.cells, numbers=False)
+        if self.kind == "vector":
+            self.describe_vectors()
+
+    def describe_vectors(self) -> None:
+        """Tell the width of vectors written as text, and whether they have brackets."""
+        found = [v for x in self.cells if not isinstance(v := vector(x or ""), str | None)]
+        self.width = Counter(map(len, found)).most_common(1)[0][0] if found else None
+        self.bare = not any(b in next(x for x in self.cells if not is_missing(x)) for b in "[({")
+
 
 @dataclass
 class Plan:
@@ -403,11 +415,14 @@ def plan(
 
     for name, role in (known or {}).items():
         if name in at and roles[at[name]] is None:
-            if role not in ROLE_OF_COLUMN:
+            if role == "vector" and by_hand:
+                roles[at[name]] = "meta" if columns[at[name]].kind == "number" else "ignore"
+            elif role not in ROLE_OF_COLUMN:
                 roles[at[name]] = role
             elif ROLE_OF_COLUMN[role] not in wanted:
                 roles[at[name]] = role
                 out.chosen[ROLE_OF_COLUMN[role]] = at[name]
+    by_hand = by_hand or [c for c, role in enumerate(roles) if role == "vector"]
     free = lambda: [c for c, role in enumerate(roles) if role is None]  # noqa: E731
     guess = known is None
 
@@ -431,7 +446,8 @@ def plan(
             roles[c], out.chosen["media"] = "media", c
         elif column.kind == "text" and column.plain and not column.blank:
             distinct = len(set(column.cells)) / len(column.cells)
-            role = "names" if distinct >= 0.9 else "labels" if distinct <= 0.5 else None
+            several = len(set(column.cells)) > 1 or len(column.cells) == 1
+            role = "names" if distinct >= 0.9 else "labels" if distinct <= 0.5 and several else None
             if role and role not in {*out.chosen, *wanted}:
                 roles[c], out.chosen[role] = word_of[role], c
     if guess and "names" not in {*out.chosen, *wanted}:
@@ -502,7 +518,7 @@ def _choose_vector(request: Request, out: Plan, roles: list[str | None], by_hand
             counted = []
         # a short list beside many numbers, or two numbers in one field, is something else
         real = [c for c in packed if not columns[c].bare or (columns[c].width or 0) > len(numbers)]
-        real = [c for c in real if (columns[c].width or len(counted) + 1) > len(counted)]
+        real = [] if counted else real  # headings 0, 1, 2, ... are a vector written out
         named = [c for c in real if columns[c].heading.strip().lower() in VECTOR_WORDS]
         if len(real) == 1 or len(named) == 1:
             out.vector, out.packed = (real if len(real) == 1 else named), True
@@ -574,7 +590,9 @@ def attach(raw: Raw, plan: Plan, kept: Mapping[int, Sequence]) -> None:
     if plan.meta:
         import pandas as pd
 
-        raw.meta = pd.DataFrame({plan.name(c): kept[c] for c in plan.meta})
+        # an id that is 1 in one file and 1.0 in another is the same
+        cells = {c: whole(kept[c]) if plan.roles[c] == "id" else kept[c] for c in plan.meta}
+        raw.meta = pd.DataFrame({plan.name(c): cells[c] for c in plan.meta})
 
 
 def peek_of(plan: Plan, rows: int | None, dtype: str, memory: int, head: np.ndarray | None, **words) -> Peek:
@@ -602,7 +620,9 @@ def beside(space: Space, taken: Sequence[str]) -> tuple[dict[str, list[str]], li
             values = None
         if values is None and space.meta is not None:
             values = [""] * n
-        plain = heading == "name" and default and space.meta is None and space.labels is None and space.media is None
+        # a single column of numbers under a 0 would pass for two rows
+        alone = space.meta is None and space.labels is None and space.media is None and space.dim > 1
+        plain = heading == "name" and default and alone
         if values is not None and not plain:
             out[heading] = [str(v) for v in values]
     if space.meta is not None:
@@ -619,12 +639,12 @@ def beside(space: Space, taken: Sequence[str]) -> tuple[dict[str, list[str]], li
     return out, notes
 
 
-def renamed(headings: Sequence, taken: set[str]) -> dict:
-    """Headings of metadata as they are written: unique, no number alone, and none that is taken."""
-    out, used = {}, set(taken)
+def renamed(headings: Sequence, taken: set[str], *, free: bool = False) -> dict:
+    """Headings of metadata as they are written: unique, none that is taken and, unless ``free``, none of a vector."""
+    out, used = {}, {*taken, *(() if free else VECTOR_WORDS)}
     for heading in headings:
         text = str(heading).strip() or "column"
-        text = f"column {text}" if text.isdecimal() else text
+        text = f"column {text}" if text.isdecimal() and not free else text
         new, i = text, 2
         while new in used:
             new, i = f"{text} {i}", i + 1

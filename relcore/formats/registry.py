@@ -11,7 +11,21 @@ from relcore.formats.base import shown
 from relcore.formats.sniff import COMPRESSIONS, read_head, refuse, suffix, unpacked
 
 # the first that recognises a file reads it
-REGISTRY = ("npy", "sparse", "npz", "torch", "safetensors", "h5ad", "h5", "word2vec", "vec", "table")
+REGISTRY = (
+    "npy",
+    "sparse",
+    "npz",
+    "torch",
+    "safetensors",
+    "parquet",
+    "feather",
+    "h5ad",
+    "h5",
+    "word2vec",
+    "jsonl",
+    "vec",
+    "table",
+)
 
 
 def modules() -> list[ModuleType]:

@@ -26,17 +26,21 @@ _PICKLE = re.compile(rb"\x80[\2-\5]|\([dli]p?\d*\n|c[a-z_.]+\n\w+\n(p\d+\n|q[\0-
 
 # files that Relcore does not read: first bytes, what they are, what to do
 _FOREIGN = (
-    (b"PAR1", "a Parquet table", "write it as CSV (DataFrame.to_csv) or " + _AS_NPY),
-    (b"ARROW1", "an Arrow or Feather table", "write it as CSV (DataFrame.to_csv) or " + _AS_NPY),
     (b"MATLAB", "a MATLAB file", "save it with -v7.3, which makes it HDF5, or " + _AS_NPY),
     (b"\x1f\x8b", "something gzip-compressed", "unpack it first (gunzip)"),
     (b"BZh", "something bzip2-compressed", "unpack it first (bunzip2)"),
     (b"\xfd7zXZ\x00", "something xz-compressed", "unpack it first (unxz)"),
     (b"\x28\xb5\x2f\xfd", "something zstd-compressed", "unpack it first (unzstd)"),
     (struct.pack("<i", 793712314), "a fastText model", "load the .vec file that comes with it, as an array"),
-    (b"%PDF", "a PDF document", "give the file that holds the vectors"),
     (b"\x89PNG", "a PNG picture", "give the file that holds the vectors"),
     (b"\xff\xd8\xff", "a JPEG picture", "give the file that holds the vectors"),
+)
+# the same for files that look like text
+_FOREIGN_TEXT = (
+    (b"version https://git-lfs", "a Git LFS pointer", "fetch the file it stands for with git lfs pull"),
+    (b"%PDF-", "a PDF document", "give the file that holds the vectors"),
+    (b"%!PS", "a PostScript document", "give the file that holds the vectors"),
+    (b"{\\rtf", "a rich text document", "save the text as CSV"),
 )
 
 
@@ -93,9 +97,11 @@ def unpacked(path: Path, head: bytes) -> bytes:
 
 
 def is_text(head: bytes) -> bool:
-    """Whether the bytes can be text: UTF-16 with its mark, or no NUL and hardly a control character."""
+    """Whether the bytes can be plain text: UTF-16 with its mark, or no NUL and hardly a control character."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
+    if head.startswith(tuple(magic for magic, _, _ in _FOREIGN_TEXT)):
+        return False
     control = sum(b < 32 and b not in (9, 10, 12, 13) for b in head)
     return b"\0" not in head and control <= len(head) // 100
 
@@ -132,7 +138,7 @@ def refuse(path: Path, head: bytes) -> InputError:
         return InputError(f"{name} looks like a zip archive without a .npy array inside; unpack it and give one file.")
     if head[:9].lower().startswith((b"<html", b"<!doctype", b"<?xml")) or head.lstrip()[:1] == b"<":
         return InputError(f"{name} looks like a web page (HTML or XML), not vectors; download the file itself again.")
-    for magic, what, todo in _FOREIGN:
+    for magic, what, todo in (*_FOREIGN, *_FOREIGN_TEXT):
         if head.startswith(magic):
             return InputError(f"{name} looks like {what}, which is not read here; {todo}.")
     if len(head) > 9 and head[8:9] == b"{" and b'"dtype"' in head:

@@ -211,9 +211,7 @@ def _layout(path: Path, form: _Form, sample: list[tuple[int, list[str]]]) -> _La
     for name, heading, kind, cells in zip(columns.unique(headings), headings, kinds, by_column, strict=True):
         column = Column(name, kind, cells, heading.strip())
         if kind == "vector":
-            parsed = [v for c in cells if not isinstance(v := columns.vector(c), str | None)]
-            column.width = Counter(map(len, parsed)).most_common(1)[0][0] if parsed else None
-            column.bare = not any(b in next(c for c in cells if not is_missing(c)) for b in "[({")
+            column.describe_vectors()
         elif sum(bool(_CUT_VECTOR.match(c)) for c in cells) > len(cells) / 2 and width > 1:
             raise InputError(
                 f"{path.name}: {name!r} holds {cells[-1]!r}, a vector in brackets that is cut at its commas; write "
@@ -390,13 +388,15 @@ def peek(request: Request) -> Peek:
     return columns.peek_of(plan, None, "text", _memory(path, sample, plan), head, assumed=layout.assumed)
 
 
-def _memory(path: Path, sample: list[tuple[int, list[str]]], plan: columns.Plan) -> int:
-    """Bytes that reading takes, from the size of the file and that of its first rows."""
-    size = path.stat().st_size
+def is_packed(path: Path) -> bool:
     with path.open("rb") as f:
         start = f.read(8)
-    if any(start.startswith(magic) for magic, _, _ in COMPRESSIONS):
-        size *= PACKING
+    return any(start.startswith(magic) for magic, _, _ in COMPRESSIONS)
+
+
+def _memory(path: Path, sample: list[tuple[int, list[str]]], plan: columns.Plan) -> int:
+    """Bytes that reading takes, from the size of the file and that of its first rows."""
+    size = path.stat().st_size * (PACKING if is_packed(path) else 1)
     row = sum(len(c) + 1 for _, fields in sample for c in fields) / len(sample)
     kept = sum(len(c or "") + 60 for i in plan.kept for c in plan.columns[i].cells[:SAMPLE])
     per_row = 4.5 * (plan.dim or 0) + kept / max(1, len(plan.columns[0].cells))
@@ -501,6 +501,12 @@ def frame(path: Path, header: bool | None = None) -> pd.DataFrame:
 # ---------------------------------------------------------------- writing
 
 
+def create(path: Path) -> TextIO:
+    """A text file to write, compressed as its ending says."""
+    opener = next((o for _, ending, o in COMPRESSIONS if path.suffix.lower() == ending), open)
+    return opener(path, "wt", encoding="utf-8", newline="")
+
+
 def write(path: Path, space: Space) -> list[str]:
     """One column a number, headed 0, 1, 2, ...; names, labels, media and metadata in columns of their own."""
     side, notes = columns.beside(space, [str(i) for i in range(space.dim)])
@@ -515,7 +521,7 @@ def write(path: Path, space: Space) -> list[str]:
     if tab and _tab_quoting(["\t".join(cells) for cells in texts[: SAMPLE - 1]]):
         raise InputError("cells of this space stand in quotes, which .tsv does not keep apart; write .csv or .parquet.")
     try:
-        with path.open("w", encoding="utf-8", newline="") as f:
+        with create(path) as f:
             out = csv.writer(f, lineterminator="\n")
             put = (lambda cells: f.write("\t".join(cells) + "\n")) if tab else out.writerow
             put([*side, *map(str, range(space.dim))])
