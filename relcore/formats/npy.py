@@ -60,9 +60,11 @@ def header(f: BinaryIO, what: str, size: int) -> Header:
         version = np.lib.format.read_magic(f)
         if version == (1, 0):
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(f, max_header_size=_MAX_HEADER)
-        else:
+        elif version in ((2, 0), (3, 0)):
             source = _as_version_2(f) if version == (3, 0) else f
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(source, max_header_size=_MAX_HEADER)
+        else:
+            raise ValueError(f"version {version[0]}.{version[1]} is not known")
     except zipfile.BadZipFile:
         raise  # a checksum of the archive around it
     except Exception as e:  # numpy parses the header as Python text and lets the tokenizer's errors through
@@ -112,10 +114,11 @@ def read_numbers(f: BinaryIO, h: Header, what: str, progress: Callable[[float], 
     lines, length = target.shape
     step = max(1, BLOCK // max(1, length * h.dtype.itemsize))
     stored = np.dtype(np.uint8) if h.dtype == bool else h.dtype  # a damaged bool can be any byte
+    buffer = None if h.is_canonical else np.empty((min(step, lines), length), stored)
     for i in range(0, lines, step):
-        block = target[i : i + step] if h.is_canonical else np.empty((min(step, lines - i), length), stored)
-        _fill(f, memoryview(block).cast("B") if block.size else memoryview(b""), what)
-        if not h.is_canonical:
+        block = target[i : i + step] if buffer is None else buffer[: lines - i]
+        _fill(f, memoryview(block.view(np.uint8)).cast("B") if block.size else memoryview(b""), what)
+        if buffer is not None:
             with np.errstate(over="ignore", invalid="ignore"):  # beyond float32 is infinite, and then set aside
                 target[i : i + step] = block != 0 if h.dtype == bool else block
         progress(min(1.0, (i + step) / lines))

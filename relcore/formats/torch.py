@@ -304,7 +304,7 @@ def _entries(path: Path, loaded: Any) -> tuple[list[tuple[str, Any]], list[str]]
 
 
 def _parts(t: Tensor) -> tuple[str, list[Tensor]]:
-    """The layout and the tensors that hold the numbers and indices, in scipy's order; a dense tensor is its only one."""
+    """The layout and the tensors of numbers and indices, in scipy's order; a dense tensor is its own only one."""
     import torch
 
     if t.layout is torch.strided:
