@@ -1,7 +1,6 @@
 """Sparse matrices of ``scipy.sparse.save_npz``, made dense where that fits in memory.
 
-The arrays are read as those of any ``.npz``; the matrix is put together by scipy, which checks that every index is
-inside the shape before a number is touched.
+The arrays are read as those of any ``.npz``, every index is found inside the matrix, and scipy puts them together.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def read(request: Request) -> Raw:
 
 
 def build(what: str, form: str, parts: list[np.ndarray], shape: tuple[int, int]) -> scipy.sparse.sparray:
-    """A scipy matrix of the parts, every index checked.
+    """A scipy matrix of the parts (numbers, then indices, then the ends of rows), every index checked.
 
     Raises
     ------
@@ -135,18 +134,51 @@ def build(what: str, form: str, parts: list[np.ndarray], shape: tuple[int, int])
     if data.dtype.itemsize < 4 and data.dtype.kind == "f":
         data = data.astype(np.float32)  # scipy has no half precision
     data = data.astype(data.dtype.newbyteorder("="), copy=False)
-    indices = [i.astype(i.dtype.newbyteorder("="), copy=False) for i in indices]
+    damaged = InputError(f"{what}: the sparse matrix ({form}) is damaged; write or download it again.")
+    if any(len(i) and not -(2**62) < int(i.min()) <= int(i.max()) < 2**62 for i in indices):
+        raise damaged
+    indices = [i.astype(np.int64, copy=False) for i in indices]
+    if not _fits(form, data, indices, shape):
+        raise damaged
     try:
         if form == "coo":
-            out = sparse.coo_array((data, tuple(indices)), shape=shape)
-        elif form == "dia":
-            out = sparse.dia_array((data, indices[0]), shape=shape)
-        else:
-            out = getattr(sparse, f"{form}_array")((data, *indices), shape=shape)
-            out.check_format(full_check=True)
+            return sparse.coo_array((data, tuple(indices)), shape=shape)
+        if form == "dia":
+            inside = (indices[0] > -shape[0]) & (indices[0] < shape[1])
+            return sparse.dia_array((data[inside], indices[0][inside]), shape=shape)
+        return getattr(sparse, f"{form}_array")((data, *indices), shape=shape)
     except (ValueError, TypeError, IndexError, OverflowError) as e:
         raise InputError(f"{what}: the sparse matrix is damaged ({e}); write or download it again.") from None
-    return out
+
+
+def _fits(form: str, data: np.ndarray, indices: list[np.ndarray], shape: tuple[int, int]) -> bool:
+    """Whether every index points into the matrix and its arrays: scipy's own check lets a negative end pass."""
+    if any(i.ndim != 1 for i in indices):
+        return False
+    if form == "dia":
+        return data.ndim == 2 and len(data) == len(indices[0])
+    if data.ndim != (3 if form == "bsr" else 1) or len(data) != len(indices[0]):
+        return False
+    if form == "coo":
+        return all(len(i) == len(data) and _within(i, size) for i, size in zip(indices, shape, strict=True))
+    across, ends = indices
+    major, minor = shape[::-1] if form == "csc" else shape
+    if form == "bsr":
+        height, width = data.shape[1:]
+        if min(height, width) < 1 or major % height or minor % width:
+            return False
+        major, minor = major // height, minor // width
+    return (
+        len(ends) == major + 1
+        and ends[0] == 0
+        and bool((np.diff(ends) >= 0).all())
+        and ends[-1] <= len(across)
+        and _within(across, minor)
+    )
+
+
+def _within(index: np.ndarray, size: int) -> bool:
+    return not len(index) or (index.min() >= 0 and index.max() < size)
 
 
 def to_dense(matrix: scipy.sparse.sparray, what: str, progress: Callable[[float], None]) -> np.ndarray:
