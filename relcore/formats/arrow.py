@@ -187,13 +187,11 @@ class Source(Protocol):
     Attributes
     ----------
     rows : as the file's metadata says.
-    leaves : for each column, how many single values the metadata says it holds; of a list column, all numbers together.
     """
 
     path: Path
     schema: pa.Schema
     rows: int
-    leaves: list[int]
 
     def batches(self, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
         """The rows of some columns, in that order, at most ``size`` at a time."""
@@ -239,12 +237,12 @@ def _columns(source: Source) -> list[Column]:
     out = []
     for c, field in enumerate(source.schema):
         column = Column(called[c], "text", (), field.name.strip(), index=field.name in index)
-        _describe(column, plain_type(field.type), sample.column(c), source.leaves[c], source.rows)
+        _describe(column, plain_type(field.type), sample.column(c))
         out.append(column)
     return out
 
 
-def _describe(column: Column, type: pa.DataType, cells: pa.ChunkedArray, leaves: int, rows: int) -> None:
+def _describe(column: Column, type: pa.DataType, cells: pa.ChunkedArray) -> None:
     """Fill in a column's kind and first cells."""
     import pyarrow.types as t
 
@@ -322,20 +320,17 @@ def _dtype(source: Source, plan: columns.Plan) -> str:
     return ", ".join(names.get(t, t) for t in stored) or "none"
 
 
-def _batch_size(source: Source, plan: columns.Plan) -> int:
+def _batch_size(plan: columns.Plan) -> int:
     """Rows that hold about four million numbers."""
-    width = max(1, sum(source.leaves[c] for c in plan.vector) // max(1, source.rows))
-    return int(min(max(BATCH // width, 64), 2**16))
+    return int(min(max(BATCH // (plan.dim or 1), 64), 2**16))
 
 
 def peek(request: Request, source: Source) -> Peek:
     found = plan(request, source)
-    numbers = sum(source.leaves[c] for c in found.vector)
-    if found.packed and found.dim:
-        numbers = max(numbers, source.rows * found.dim)
+    count = source.rows * (found.dim or 0)
     seen = [found.columns[c].cells for c in found.kept]
     cells = sum(sum(len(x or "") + 60 for x in some) / max(1, len(some)) for some in seen)
-    memory = int(numbers * 4.5 + source.rows * cells * 1.2) + 12 * BATCH
+    memory = int(count * 4.5 + source.rows * cells * 1.2) + 12 * BATCH
     head = None
     if found.vector and found.problem is None and source.rows:
         reader = _Reader(source, found)
@@ -353,7 +348,7 @@ def read(request: Request, source: Source) -> Raw:
         raise InputError(f"{source.path.name} holds no rows; check how it was written.")
     reader = _Reader(source, found)
     told = 0.0
-    for batch in source.batches(reader.names, _batch_size(source, found)):
+    for batch in source.batches(reader.names, _batch_size(found)):
         reader.add(batch)
         if (share := reader.n / source.rows) >= told + 0.01:
             told = share

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from relcore.errors import InputError
 from relcore.formats import arrow
 from relcore.formats.base import ArrayInfo, Peek, Raw, Request, need
+from relcore.formats.text import MAX_RATIO, SMALL
 from relcore.space import Space
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class _Source:
         for field in self.schema:
             at += _nodes(field.type)
             ends.append(at)
-        self.rows, self.leaves = 0, [0] * len(self.schema)
+        self.rows, leaves = 0, [0] * len(self.schema)
         file.seek(self.start)
         for message in pa.ipc.MessageReader.open_stream(file):
             try:
@@ -102,7 +103,13 @@ class _Source:
                     raise InputError(f"{path.name}: a batch claims a length that cannot be; it is damaged.")
                 self.rows += lengths[0]
                 for c, end in enumerate(ends):
-                    self.leaves[c] += lengths[end]  # of a list, the last one nested in it
+                    leaves[c] += lengths[end]  # of a list, the last one nested in it
+        most = max(leaves, default=0)
+        if most * 4 > max(MAX_RATIO * path.stat().st_size, SMALL):
+            raise InputError(
+                f"{path.name} claims {most:,} numbers in {path.stat().st_size:,} bytes, which looks like a "
+                "decompression bomb; if it is yours, write it uncompressed."
+            )
 
     def _reader(self):
         import pyarrow as pa

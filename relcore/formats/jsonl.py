@@ -411,7 +411,10 @@ def frame(path: Path) -> pd.DataFrame:
 
 
 def write(path: Path, space: Space) -> list[str]:
-    """One object a row, its vector last; in a .json file, in one list. With metadata there are always a name, a label and media, null if none."""
+    """One object a row, its vector last; in a .json file, in one list.
+
+    With metadata there are always a name, a label and media, null if none.
+    """
     side, notes = columns.beside(space, ["vector"])
     listed = suffix(path) == ".json"
     try:

@@ -29,18 +29,9 @@ class _Source:
 
     def __init__(self, path: Path, file):
         self.path, self.file, self.schema = path, file, file.schema_arrow
-        meta = file.metadata
-        self.rows = meta.num_rows
+        self.rows = file.metadata.num_rows
         if self.rows < 0:
             raise InputError(f"{path.name} claims {self.rows:,} rows; it is damaged, so write or download it again.")
-        values: dict[str, int] = {}
-        for g in range(meta.num_row_groups):
-            group = meta.row_group(g)
-            for i in range(group.num_columns):
-                leaf = group.column(i)
-                top = leaf.path_in_schema.split(".")[0]
-                values[top] = values.get(top, 0) + max(0, leaf.num_values)
-        self.leaves = [values.get(name.split(".")[0], 0) for name in self.schema.names]
 
     def batches(self, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
         for batch in self.file.iter_batches(batch_size=size, columns=names, use_threads=False):
