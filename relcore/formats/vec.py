@@ -247,38 +247,36 @@ def _blocks(name: str, get: Callable[[int], bytes], size: int = BLOCK) -> Iterat
 
 
 class Rows:
-    """Rows as they come: names (decoded, the bad ones noted) and matrices, put together at the end."""
+    """Rows as they come: names (decoded, the bad ones noted) and one matrix that grows in place."""
 
     def __init__(self, dim: int):
         self.dim, self.names = dim, []
-        self._parts: list[np.ndarray] = []
         self.undecodable: list[int] = []
+        self._matrix = np.empty((0, dim), dtype=np.float32)
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def add(self, words: Iterable[bytes], matrix: np.ndarray) -> None:
+    def room(self, count: int) -> np.ndarray:
+        """Where the numbers of the next rows go; to be filled, and let go, before more room is asked for."""
+        wanted = len(self.names) + count
+        if wanted > len(self._matrix):  # large memory is not copied, but mapped anew
+            self._matrix.resize((wanted + wanted // 8, self.dim), refcheck=False)
+        return self._matrix[len(self.names) : wanted]
+
+    def name(self, words: Iterable[bytes]) -> None:
+        """The names of the rows that were filled."""
         for word in words:
             try:
                 self.names.append(word.decode())
             except UnicodeDecodeError:
                 self.undecodable.append(len(self.names))
                 self.names.append(word.decode("utf-8", "replace"))
-        self._parts.append(matrix)
-
-    def add_decoded(self, names: Iterable[str], matrix: np.ndarray) -> None:
-        self.names.extend(names)
-        self._parts.append(matrix)
 
     def matrix(self) -> np.ndarray:
-        """All rows in one; the parts are given back on the way, so that the memory is not taken twice."""
-        out, at = np.empty((len(self.names), self.dim), dtype=np.float32), 0
-        self._parts.reverse()
-        while self._parts:
-            part = self._parts.pop()
-            out[at : at + len(part)] = part
-            at += len(part)
-        return out
+        """All rows; afterwards none can be added."""
+        self._matrix.resize((len(self.names), self.dim), refcheck=False)
+        return self._matrix
 
     def warnings(self) -> list[str]:
         if not self.undecodable:
@@ -323,16 +321,14 @@ class _Parser:
         if batches is None:
             self._add_by_line(block)
             return
-        matrix, at, first = np.empty((sum(b.num_rows for b in batches), self.dim), np.float32), 0, len(self.rows)
-        for batch in batches:
-            self._copy(batch, matrix[at : at + batch.num_rows])
-            at += batch.num_rows
+        first, count = len(self.rows), sum(batch.num_rows for batch in batches)
+        _copy(batches, self.rows.room(count))
         words = self.pa.chunked_array([b.column(0) for b in batches])
         try:
-            self.rows.add_decoded(words.cast(self.pa.string()).to_numpy().tolist(), matrix)
+            self.rows.names += words.cast(self.pa.string()).to_numpy().tolist()
         except self.pa.ArrowInvalid:
-            self.rows.add(words.to_pylist(), matrix)
-        self.blank += flat.count(b"\n") + (not self.ended) - len(matrix)
+            self.rows.name(words.to_pylist())
+        self.blank += flat.count(b"\n") + (not self.ended) - count
         if "" in self.rows.names[first:]:
             self.empty += [row for row in range(first, len(self.rows)) if not self.rows.names[row]]
 
@@ -346,10 +342,6 @@ class _Parser:
             return self.csv.read_csv(self.pa.BufferReader(block), **self._options).to_batches()
         except self.pa.ArrowInvalid:
             return None
-
-    @staticmethod
-    def _copy(batch, out: np.ndarray) -> None:
-        out[:] = np.array([column.to_numpy() for column in batch.columns[1:]]).T
 
     def _add_by_line(self, block: bytes) -> None:
         lines = [line.rstrip(b" \t\r") for line in block.removesuffix(b"\n").split(b"\n")]
@@ -366,11 +358,14 @@ class _Parser:
             else:
                 tails.append(tail)
                 at.append(len(words) - 1)
-        matrix = np.zeros((len(words), self.dim), dtype=np.float32)
+        matrix = self.rows.room(len(words))
+        matrix[:] = 0
         if tails:
             batches = self._parse(b"".join([b"w " + tail + b"\n" for tail in tails]))
             if batches is not None:
-                matrix[at] = np.concatenate([np.array([c.to_numpy() for c in b.columns[1:]]).T for b in batches])
+                numbers = np.empty((len(tails), self.dim), dtype=np.float32)
+                _copy(batches, numbers)
+                matrix[at] = numbers
             else:
                 for i, tail in zip(at, tails, strict=True):
                     try:
@@ -379,7 +374,7 @@ class _Parser:
                     except self.pa.ArrowInvalid:
                         bad = next((f for f in tail.split(b" ") if not _NUMBER.fullmatch(f)), tail)
                         self.aside[first + i] = f"not a number ({_shown(bad)})"
-        self.rows.add(words, matrix)
+        self.rows.name(words)
 
     def _split(self, line: bytes, row: int) -> tuple[bytes, bytes, str | None]:
         """The word and the text of its numbers, one space between; and why the row cannot be used, if so."""
@@ -403,6 +398,14 @@ class _Parser:
             if _NUMBER.fullmatch(fields[-1]):
                 self.numbered.append(row)
         return word, b" ".join(parts[1:]), None
+
+
+def _copy(batches: list, out: np.ndarray) -> None:
+    """The numbers of record batches of a word and numbers, row by row."""
+    at = 0
+    for batch in batches:
+        out[at : at + batch.num_rows] = np.array([column.to_numpy() for column in batch.columns[1:]]).T
+        at += batch.num_rows
 
 
 def _no_key(path: Path, key: str | None) -> None:

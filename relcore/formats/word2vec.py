@@ -114,7 +114,8 @@ def _parse(path: Path, progress: Callable[[float], None] | None = None) -> tuple
         rows, rest = Rows(dim), b""
         for words, part in _parts(f, path.name, dim):
             if words:
-                rows.add(words, part)
+                rows.room(len(words))[:] = part
+                rows.name(words)
             else:
                 rest = part
     if rest or len(rows) < count:
