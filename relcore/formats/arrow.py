@@ -15,7 +15,7 @@ import numpy as np
 from relcore.errors import InputError
 from relcore.formats import columns
 from relcore.formats.base import COLUMN_ROLES, ArrayInfo, Peek, Raw, Request, shown
-from relcore.formats.columns import MISSING_VECTOR, Column
+from relcore.formats.columns import MISSING_VECTOR, Column, number
 from relcore.space import Space
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ class _Reader:
             for i, c in enumerate(self.plan.vector):
                 column = cells(c)
                 if not is_numeric(column.type):
-                    raise self._refuse(c, 0, column.slice(0, 1).to_pylist()[0], "a number")
+                    column = self._as_numbers(c, column)
                 with np.errstate(over="ignore", invalid="ignore"):
                     block[:, i] = numbers(column)
                 given |= np.asarray(column.is_valid())
@@ -418,6 +418,17 @@ class _Reader:
             else:
                 block = flat[(ends[which] - length)[:, None] + np.arange(length)]
             self.vectors.add(rows[which].tolist(), block)
+
+    def _as_numbers(self, c: int, column: pa.Array) -> pa.Array:
+        """A column of another type that was chosen as part of the vector, where its cells spell numbers."""
+        import pyarrow as pa
+
+        cells = text_cells(column)
+        values = [number(x or "") for x in cells]
+        if None in values:
+            row = values.index(None)
+            raise self._refuse(c, self.n + row, cells[row], "a number")
+        return pa.array(values, pa.float64(), from_pandas=True)
 
     def _add_texts(self, c: int, column: pa.Array) -> None:
         if not is_string(column.type):

@@ -501,7 +501,7 @@ def _choose_vector(request: Request, out: Plan, roles: list[str | None], by_hand
         if columns[c].kind != "text":
             return columns[c].kind != "number"
         first = next((x for x in columns[c].cells if not is_missing(x)), "")
-        return number(first) is None  # else numbers with many a word among them: reading names the cell
+        return vector(first) is not None  # else it is to be single numbers, and reading names the cell that is none
 
     if whole_ones := [c for c in by_hand if holds_vectors(c)]:
         if len(by_hand) > 1:

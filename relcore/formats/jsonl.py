@@ -170,8 +170,7 @@ def as_number(value) -> float | None:
     if value is None:
         return math.nan
     if isinstance(value, str):
-        found = number(value)
-        return found if found is not None and math.isnan(found) else None
+        return number(value)
     if not isinstance(value, int | float):
         return None
     try:
