@@ -16,7 +16,7 @@ from relcore.errors import InputError
 from relcore.formats import table
 from relcore.formats.base import ID_WORDS, NAME_WORDS, ROLES, Raw, by_role_word, display, shown
 from relcore.formats.registry import reader, split_spec
-from relcore.formats.sniff import HEAD, read_head, suffix, unpacked
+from relcore.formats.sniff import HEAD, is_pickle, is_text, read_head, suffix, unpacked
 from relcore.formats.text import open_text
 from relcore.space import Refused, as_text
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPLACED = "\ufffd"  # stands where bytes were no text
+TABLES = (".csv", ".tsv", ".tab")  # text with any other ending may be a list of lines
 
 
 def nfc(text: str) -> str:
@@ -128,12 +129,15 @@ def read_column(spec: str | Path, role: str, n: int) -> tuple[list, str | None]:
     if _is_blank(path):
         return [], None
     module = _module(path)
-    values = _plain(module.column(path, key, role))
     fitted = None
-    if key is None and module is table and suffix(path) != ".txt":
-        lines = _one_column(path)  # a table has no blank rows, a list of labels may have
-        if lines is not None and sum(bool(v.strip()) for v in lines) == len(values):
-            fitted = _fit(lines, role, n)
+    if key is None and module is table and suffix(path) not in TABLES:
+        values = _one_column(path)
+    else:
+        values = _plain(module.column(path, key, role))
+        if key is None and module is table:
+            lines = _one_column(path)  # a table has no blank rows, a list of labels may have
+            if lines is not None and sum(bool(v.strip()) for v in lines) == len(values):
+                fitted = _fit(lines, role, n)
     fitted = fitted or _fit(values, role, n)
     if fitted is None:
         return values, None
@@ -160,7 +164,7 @@ def _one_column(path: Path) -> list[str] | None:
     tab = suffix(path) in (".tsv", ".tab")
     try:
         with open_text(path) as f:
-            if suffix(path) == ".txt":
+            if suffix(path) not in TABLES:
                 return [line.rstrip("\r\n") for line in f]
             quoting = csv.QUOTE_NONE if tab else csv.QUOTE_MINIMAL
             rows = list(csv.reader(f, delimiter="\t" if tab else ",", quoting=quoting))
@@ -170,9 +174,17 @@ def _one_column(path: Path) -> list[str] | None:
 
 
 def _module(path: Path) -> ModuleType:
-    """The format of a file beside the vectors: what may be a table of text is one, even if it could be vectors."""
+    """The format of a file beside the vectors: text is a table or a list, even if it could be vectors."""
     inside = unpacked(path, read_head(path))
-    return table if table.recognises(path, inside) else reader(path)
+    if table.recognises(path, inside):
+        return table
+    try:
+        module = reader(path)
+    except InputError:
+        if not is_text(inside) or is_pickle(path, inside) or inside.lstrip()[:1] == b"<":
+            raise
+        return table  # lines, whatever the file's name ends in
+    return module if hasattr(module, "frame") or not is_text(inside) else table
 
 
 def _is_blank(path: Path) -> bool:
@@ -206,6 +218,8 @@ def _say_replaced(raw: Raw, role: str, source: str, values: Sequence) -> None:
             f"{len(rows):,} {role} of {source} hold bytes that are no UTF-8, shown as {REPLACED} (rows "
             f"{shown(rows, 5)}); save the file as UTF-8"
         )
+    if any(isinstance(v, str) and "\0" in v for v in values):
+        raw.warned.append(f"{role} of {source} hold NUL characters, as if in another encoding; save the file as UTF-8")
 
 
 # ------------------------------------------------------------------------------------------------------- by their ids
@@ -441,12 +455,12 @@ def _frame(raw: Raw, path: Path, n: int, own: Sequence[_Ids]) -> tuple[pd.DataFr
     try:
         frame = module.frame(path)
     except InputError:
-        if suffix(path) != ".txt":
+        if module is not table or suffix(path) in TABLES:
             raise
         frame = None  # sentences with commas: one column
     if module is not table:
         return frame, False
-    if suffix(path) == ".txt" and frame is not None and not frame.attrs["header"]:
+    if suffix(path) not in TABLES and frame is not None and not frame.attrs["header"]:
         with open_text(path) as f:
             if "\t" not in f.readline():
                 frame = None  # the same, each with as many

@@ -141,6 +141,15 @@ def test_b14_labels_of_another_encoding(ten, tmp_path, encoding, name):
         assert list(space.labels) == words and not report.warnings
 
 
+@pytest.mark.parametrize("name", ["classes", "labels.lst", "l.names", "l.vec", "l.md"])
+def test_lines_are_labels_whatever_the_name_ends_in(ten, tmp_path, name):
+    lines = ["cat\tx", "dog, brown", "c 3", "word 0.5", "", "3", "'q", '"', "a", "b"]
+    space, report = load(ten, labels=write(tmp_path / name, "\n".join(lines) + "\n"))
+    assert list(space.labels) == lines
+    with pytest.raises(InputError, match="web page"):
+        load(ten, labels=write(tmp_path / name, "<!DOCTYPE html>\n" * 10))
+
+
 def test_a_first_line_that_looks_like_a_heading_but_counts_is_said(ten, tmp_path):
     space, report = load(ten, labels=write(tmp_path / "l.txt", "label\n" + "x\n" * 9))
     assert space.labels[0] == "label" and "looks like a heading" in report.warnings[0]
