@@ -433,6 +433,40 @@ def valid(space, report) -> None:
     assert space.meta is None or len(space.meta) == n, "metadata of another length"
 
 
+class Forked:
+    """The child that reads HDF5, forked from the worker instead of started: the same, but fifty times as fast."""
+
+    def __init__(self, request: bytes):
+        import os
+
+        from relcore.formats import hdf5
+
+        read, write = os.pipe()
+        self.pid, self.code = os.fork(), None
+        if self.pid == 0:
+            try:
+                with os.fdopen(write, "wb") as out:
+                    hdf5.serve(request, out)
+            finally:
+                os._exit(0)
+        os.close(write)
+        self.stdout = os.fdopen(read, "rb")
+
+    def kill(self) -> None:
+        import os
+        import signal
+
+        if self.code is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def wait(self) -> int:
+        import os
+
+        if self.code is None:
+            self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.code
+
+
 def _work(connection, check: Callable[[Path], None]) -> None:
     """A worker: paths in, None or a traceback out."""
     import contextlib
@@ -440,9 +474,11 @@ def _work(connection, check: Callable[[Path], None]) -> None:
     import warnings
 
     from relcore import memory
+    from relcore.formats import hdf5
 
     warnings.simplefilter("ignore")
     memory.available = lambda: FREE
+    hdf5._start, hdf5.SECONDS = Forked, 2
     with contextlib.suppress(ImportError):
         import resource
 

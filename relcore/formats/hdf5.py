@@ -130,10 +130,8 @@ def _few(items: Sequence[Item]) -> str:
 # ------------------------------------------------------------------------------------------------------ the parent
 
 
-@contextmanager
-def _child(path: Path, request: dict) -> Iterator[BinaryIO]:
-    """What a child process answers to a request; its death is an :class:`InputError`."""
-    need("h5py", f"{path.name}, an HDF5 file,")
+def _start(request: bytes) -> subprocess.Popen:
+    """A child that answers the request on its ``stdout``."""
     root = str(Path(__file__).resolve().parents[2])
     env = os.environ | {
         "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -148,22 +146,29 @@ def _child(path: Path, request: dict) -> Iterator[BinaryIO]:
         env=env,
     )
     try:
-        try:
-            child.stdin.write(json.dumps({"path": str(path.absolute()), "name": path.name} | request).encode())
-            child.stdin.close()
-        except OSError:
-            pass  # it died at once; its exit code tells
-        try:
-            yield child.stdout
-        except _CutOff:
-            code = child.wait()
-            why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-            if -code == getattr(signal, "SIGXCPU", None):
-                why = "it would not come to an end"
-            raise InputError(
-                f"{path.name} is damaged (the HDF5 library failed on it: {why}); write or download it again, or save "
-                "the vectors with np.save."
-            ) from None
+        with child.stdin:
+            child.stdin.write(request)
+    except OSError:
+        pass  # it died at once, as its exit code tells
+    return child
+
+
+@contextmanager
+def _child(path: Path, request: dict) -> Iterator[BinaryIO]:
+    """What a child process answers to a request; its death is an :class:`InputError`."""
+    need("h5py", f"{path.name}, an HDF5 file,")
+    child = _start(json.dumps({"path": str(path.absolute()), "name": path.name} | request).encode())
+    try:
+        yield child.stdout
+    except _CutOff:
+        code = child.wait()
+        why = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        if -code == getattr(signal, "SIGXCPU", None):
+            why = "it would not come to an end"
+        raise InputError(
+            f"{path.name} is damaged (the HDF5 library failed on it: {why}); write or download it again, or save "
+            "the vectors with np.save."
+        ) from None
     finally:
         child.kill()
         child.wait()
@@ -520,13 +525,12 @@ def _answer(request: dict, out: BinaryIO) -> None:
     say(end=True)
 
 
-def _main() -> None:
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints must not get between the answers
-    request = json.loads(sys.stdin.buffer.read())
-    name = request["name"]
+def serve(request: bytes, out: BinaryIO) -> None:
+    """The child's whole life: answer one request, whatever happens."""
+    asked = json.loads(request)
+    name, error = asked["name"], None
     try:
-        _answer(request, out)
+        _answer(asked, out)
     except InputError as e:
         error = f"{name} {e}."
     except MemoryError:
@@ -534,12 +538,12 @@ def _main() -> None:
     except Exception as e:  # the libraries raise nearly anything on damaged bytes
         why = (str(e).splitlines() or [""])[0][:120] or type(e).__name__
         error = f"{name} is damaged ({why}); write or download it again, or save the vectors with np.save."
-    else:
-        error = None
     if error is not None:
         out.write(json.dumps({"error": error}).encode() + b"\n")
     out.flush()
 
 
 if __name__ == "__main__":
-    _main()
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints must not get between the answers
+    serve(sys.stdin.buffer.read(), answers)
