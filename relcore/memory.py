@@ -22,7 +22,7 @@ def available() -> int:
 
 
 def as_text(size: float) -> str:
-    """``900 MB``, ``1.5 GB``: powers of 1,000, as the file managers show them."""
+    """``900 MB``, ``1.5 GB``, ``2.0 TB``: powers of 1,000, as the file managers show them."""
     if size < 1e9:
         return f"{max(size / 1e6, 0.1):,.0f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
-    return f"{size / 1e9:,.1f} GB"
+    return f"{size / 1e9:,.1f} GB" if size < 1e12 else f"{size / 1e12:,.1f} TB"
