@@ -367,9 +367,10 @@ class Coupling:
         return _half_step(self.problem, self.problem.cost.with_left(rows), self.g)
 
     def with_left(self, rows: Tensor) -> Coupling:
-        """The plan from other rows, of uniform mass, to the same columns, whose potentials stay: their sums need not be b.
+        """The plan from other rows, of uniform mass, to the same columns.
 
-        For new columns: ``coupling.swapped.with_left(new).swapped``.
+        The columns' potentials stay, so their sums need not be b. For new columns:
+        ``coupling.swapped.with_left(new).swapped``.
         """
         problem = self.problem
         cost = problem.cost.with_left(rows)
@@ -657,9 +658,9 @@ def _step(problem: Problem, kernel: _Kernel, x: Tensor) -> _Point:
 class _Kernel:
     """The two log-sums of an iteration, from ``exp(-C / epsilon)`` with the potentials absorbed.
 
-    A row of the kernel is ``exp(terms_j + base_j + scale l_i . r_j / epsilon - peak_i)``, at most 1, where ``terms`` are
-    the columns' own, ``base`` is the x it was made at and ``peak`` the largest exponent. Stored, it is made anew when x
-    has moved from the base by more than ``reach`` each way; otherwise in every sweep, tile by tile.
+    A row of the kernel is ``exp(terms_j + base_j + scale l_i . r_j / epsilon - peak_i)``, at most 1, where ``terms``
+    are the columns' own, ``base`` is the x it was made at and ``peak`` the largest exponent. Stored, it is made anew
+    when x has moved from the base by more than ``reach`` each way; otherwise in every sweep, tile by tile.
     """
 
     def __init__(self, problem: Problem, dtype: torch.dtype, stored: bool) -> None:
