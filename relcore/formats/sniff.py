@@ -42,6 +42,7 @@ _FOREIGN_TEXT = (
     (b"%!PS", "a PostScript document", "give the file that holds the vectors"),
     (b"{\\rtf", "a rich text document", "save the text as CSV"),
 )
+_UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 
 
 def read_head(path: Path) -> bytes:
@@ -98,6 +99,8 @@ def unpacked(path: Path, head: bytes) -> bytes:
 
 def is_text(head: bytes) -> bool:
     """Whether the bytes can be plain text: UTF-16 with its mark, or no NUL and hardly a control character."""
+    if head.startswith(_UTF32):
+        return False
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     if head.startswith(tuple(magic for magic, _, _ in _FOREIGN_TEXT)):
@@ -125,10 +128,10 @@ def refuse(path: Path, head: bytes) -> InputError:
     name = path.name
     if is_pickle(path, head):
         return pickle_refusal(name)
+    if head.startswith(b"PK\x05\x06"):
+        return InputError(f"{name} is a zip file with nothing in it, such as an .npz of no arrays; write it again.")
     if head.startswith(b"PK\x03\x04"):
         members = zip_members(path)
-        if any(m.endswith("data.pkl") for m in members):
-            return InputError(f"{name} looks like a PyTorch file, which is not read here; {_AS_NPY}.")
         if any(m.startswith("xl/") for m in members):
             return InputError(f"{name} looks like an Excel workbook; save the sheet as CSV and load that.")
         if not members:
@@ -141,8 +144,10 @@ def refuse(path: Path, head: bytes) -> InputError:
     for magic, what, todo in (*_FOREIGN, *_FOREIGN_TEXT):
         if head.startswith(magic):
             return InputError(f"{name} looks like {what}, which is not read here; {todo}.")
+    if head.startswith(_UTF32) or len(head) > 3 and (not any(head[1::2]) or not any(head[::2])):
+        return InputError(f"{name} looks like text in UTF-16 or UTF-32 without its mark; save it as UTF-8.")
     if len(head) > 9 and head[8:9] == b"{" and b'"dtype"' in head:
-        return InputError(f"{name} looks like a safetensors file, which is not read here; {_AS_NPY}.")
+        return InputError(f"{name} looks like a safetensors file with a damaged header; write or download it again.")
     if is_text(head):
         return InputError(
             f"{name} ends in {path.suffix or 'nothing'} but holds text, not an array; "

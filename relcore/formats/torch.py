@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -197,17 +198,17 @@ def _check_zip(path: Path) -> None:
         with zipfile.ZipFile(path) as z:
             members = z.infolist()
             check_members(path, members, most=MAX_CONTAINERS)
-            packed = next((m for m in members if m.compress_type != zipfile.ZIP_STORED), None)
-            if packed is not None:
-                raise InputError(
-                    f"{path.name}: {packed.filename!r} is compressed, but torch.save writes plain members; "
-                    "unpack it and save the tensors again."
-                )
             names = {m.filename.split("/", 1)[-1] for m in members}
             if "constants.pkl" in names:
                 raise InputError(
                     f"{path.name} is a TorchScript program, which is code; save its vectors with "
                     "torch.save(tensor, 'vectors.pt')."
+                )
+            packed = next((m for m in members if m.compress_type != zipfile.ZIP_STORED), None)
+            if packed is not None:
+                raise InputError(
+                    f"{path.name}: {packed.filename!r} is compressed, but torch.save writes plain members; "
+                    "unpack it and save the tensors again."
                 )
             for m in members:
                 if m.filename.endswith("data.pkl") and m.file_size > MAX_PICKLE:
@@ -252,7 +253,9 @@ def _load(path: Path, **options) -> Any:
     if path.suffix == ".safetensors":
         raise InputError(f"{path.name} is a PyTorch file with the ending of another format; rename it to .pt.")
     try:
-        return torch.load(str(path), weights_only=True, **options)
+        with warnings.catch_warnings():  # on sparse and quantised tensors, and on unusual pickle protocols
+            warnings.simplefilter("ignore")
+            return torch.load(str(path), weights_only=True, **options)
     except pickle.UnpicklingError:
         raise pickle_refusal(path.name) from None
     except Exception as e:  # damaged bytes raise nearly anything

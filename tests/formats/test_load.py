@@ -122,8 +122,9 @@ def test_b09_only_the_object_array_of_an_npz_is_refused(tmp_path, rows):
 @pytest.mark.parametrize(
     "head, words",
     [
-        (b"PAR1" + b"\0" * 60, ["Parquet", "CSV"]),
-        (b"\x89HDF\r\n\x1a\n" + b"\0" * 60, ["HDF5", "np.save"]),
+        (b"PAR1" + b"\0" * 60, ["damaged", "Parquet", "again"]),
+        (b"\x89HDF\r\n\x1a\n" + b"\0" * 60, ["damaged", "np.save"]),
+        (b"PK\5\6" + b"\0" * 18, ["zip file with nothing in it"]),
         (b"<!DOCTYPE html><title>404</title>", ["web page", "again"]),
         (b"\n  <html><body>Not found", ["web page"]),
         (struct.pack("<ii", 793712314, 12) + b"\0" * 60, ["fastText"]),
