@@ -316,7 +316,7 @@ def test_a_file_that_may_not_be_read(files, monkeypatch, capsys):
 
 
 def test_a_refused_pickle_shows_its_recipe_in_one_line(tmp_path, capsys):
-    np.save(tmp_path / "p.npy", np.array([{}, {}], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "p.npy", np.array([{}, {}], dtype=object))
     assert main(["inspect", str(tmp_path / "p.npy")]) == 2
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1 and "import numpy as np; np.save(" in err
