@@ -36,7 +36,7 @@ from relcore.formats.base import (
     shown,
 )
 from relcore.formats.columns import MISSING_VECTOR, Column, is_missing, number
-from relcore.formats.sniff import COMPRESSIONS, is_pickle, is_text, suffix
+from relcore.formats.sniff import COMPRESSIONS, is_pickle, is_text, read_head, suffix, unpacked
 from relcore.formats.text import open_text
 from relcore.space import Space
 
@@ -123,8 +123,18 @@ def _tab_quoting(lines: list[str]) -> bool:
     return whole and any('""' in c[1:-1] for c in cells)
 
 
+def _is_cut(cell: str) -> bool:
+    """Whether a field is a part of a vector in brackets."""
+    return cell.count("[") != cell.count("]") or bool(_CUT_VECTOR.match(cell) and columns.vector(cell) is None)
+
+
 def _form(path: Path) -> _Form:
     """Tell the delimiter from the first lines, and from the ending."""
+    with _readable(path):
+        return _told_form(path)
+
+
+def _told_form(path: Path) -> _Form:
     expected = {".csv": ",", ".tsv": "\t", ".tab": "\t"}.get(suffix(path))
     with open_text(path) as f:
         lines = [line for line in islice(f, SAMPLE) if line.strip()]
@@ -141,7 +151,7 @@ def _form(path: Path) -> _Form:
         width, count = max(widths.items(), key=lambda i: i[1], default=(0, 0))
         if width > 1 and count > len(fields) / 2:
             usual = usual or form
-            if not any(_CUT_VECTOR.match(c) and columns.vector(c) is None for r in fields[:20] for c in r):
+            if not any(_is_cut(c) for r in fields[:20] for c in r):
                 return form  # else the commas of [0.1, 0.2] were taken for the table's
     if usual is not None:
         return usual
@@ -182,7 +192,7 @@ def _is_header(first: list[str], kinds: list[str], rows: list[list[str]]) -> boo
         return any(cells)
     if cells[0] == "":  # an index column without a name
         cells = cells[1:]
-    others = [first[c].strip() for c in range(len(first)) if c not in numeric]
+    others = [first[c].strip() for c, kind in enumerate(kinds) if kind != "number"]
     counted = [c for c in cells if number(c) is not None]
     more = len(counted) + (len(cells) - len(counted)) + known
     return more > 1 and bool(counted) and counted == [str(i) for i in range(len(counted))] and "" not in others
@@ -533,4 +543,6 @@ def write(path: Path, space: Space) -> list[str]:
                     put([*texts[i + 1], *row] if side else row)
     except UnicodeEncodeError as e:
         raise InputError(f"{e.object[:40]!r} cannot be written as UTF-8 ({e.reason}); rename it.") from None
+    if not recognises(path, unpacked(path, read_head(path))):
+        raise InputError("cells of this space hold control characters, which no table can keep; write .parquet.")
     return notes

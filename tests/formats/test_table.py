@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays as hypothesis_arrays
 
 from relcore.errors import InputError
-from relcore.formats import inspect, load
-from relcore.space import SetAside
+from relcore.formats import inspect, load, write
+from relcore.formats import table as table_module
+from relcore.formats.base import Request
+from relcore.space import SetAside, make_space
 
 
 @pytest.fixture
@@ -40,10 +48,9 @@ def test_header_names_labels_metadata(table):
     np.testing.assert_array_equal(space.vectors, ABC)
     assert list(space.names) == ["x", "y", "x"] and list(space.labels) == ["1", "2", "1"]
     assert space.meta.to_dict("list") == {"note": ["hi", "", "hi"]}
-    assert report.assumed == (
+    assert report.assumed[:5] == (
         *("first line read as the header", "'word' read as names", "'class' read as labels"),
         *("columns read as metadata: note", "2 numeric columns read as the vector"),
-        "1 rows have the name of an earlier row; all are kept",
     )
     assert report.dtype == "text" and report.format == "table"
 
@@ -191,3 +198,247 @@ def test_inspect_of_a_table(table, tmp_path):
     seen = inspect(tmp_path / "t.csv")
     assert (seen["format"], seen["rows_read"], seen["rows_used"], seen["dim"]) == ("table", 2, 1, 2)
     assert seen["set_aside"] == [{"row": 1, "reason": "zero norm"}] and "arrays" not in seen
+
+
+def test_missing_words_in_a_column_of_numbers(table):
+    words = ("n/a", "missing", "#N/A", "NULL", "", "?", "<NA>", "None")
+    text = "a,b\n1,2\n" + "".join(f"{w},3\n" for w in words) + "4,5\n" * 9
+    space, report = table(text)
+    assert [s.row for s in report.set_aside] == list(range(1, len(words) + 1)) and len(space) == 10
+    refused(table, "a,b\n1,2\nn/a,3\nlots,4\n5,6\n", "row 2 (line 4)", "'a' holds 'lots'")
+
+
+def test_b13_vectors_written_as_text_in_five_ways(table):
+    rows = ["[0.1, 0.2, 0.3]", "[0.1 0.2\n 0.3]", "tensor([0.1, 0.2, 0.3])", "[0.1 0.2 ... 0.3]", "[0.1, 0.2]"]
+    text = "name,vec\n" + "".join(f'n{i},"{r}"\n' for i, r in enumerate(rows))
+    space, report = table(text)
+    np.testing.assert_array_equal(space.vectors, np.array([[0.1, 0.2, 0.3]] * 3, dtype=np.float32))
+    assert list(space.names) == ["n0", "n1", "n2"]
+    assert [tuple(s) for s in report.set_aside] == [
+        (3, "printed and truncated, the data is gone"),
+        (4, "wrong length (2 numbers, wanted 3)"),
+    ]
+    refused(table, text + 'n5,"[0.1, oops, 0.3]"\n', "row 5 (line 8)", "'vec' holds '[0.1, oops, 0.3]'")
+    refused(table, text.replace("[", "f([").replace("]", "])"), "none of the 2 columns holds numbers")
+    all_gone = 'name,vec\na,"[0.1 ... 0.3]"\nb,"[0.1 ... 0.3]"\n'
+    refused(table, all_gone, "'vec'", "no vector in any of its 2 rows", "truncated")
+
+
+@pytest.mark.parametrize("name", ["v.csv", "v.tsv", "v.txt"])
+def test_a_data_frame_with_arrays_as_pandas_writes_it(table, name):
+    v = np.random.default_rng(0).normal(size=(30, 40)).astype(np.float32)  # numpy breaks such lines
+    with np.printoptions(floatmode="unique"):
+        text = pd.DataFrame({"word": [f"w{i}" for i in range(30)], "v": list(v)}).to_csv(
+            sep="\t" if name == "v.tsv" else ","
+        )
+    space, report = table(text, name)
+    np.testing.assert_array_equal(space.vectors, v)
+    assert space.names[29] == "w29" and space.meta.columns.tolist() == ["column 0"]
+
+
+def test_vectors_in_brackets_without_quotes(table):
+    refused(table, "w,v\na,[0.1, 0.2, 0.3]\nb,[0.4, 0.5, 0.6]\n", "cut at its commas")
+    refused(table, "a,[0.1, 0.2, 0.3]\nb,[0.4, 0.5, 0.6]\n", "cut at its commas")
+    space, _ = table("a\t[0.1, 0.2]\nb\t[0.4, 0.5]\n", "t.tsv")
+    assert space.dim == 2 and list(space.names) == ["a", "b"]
+    space, _ = table("a;[0.1, 0.2]\nb;[0.4, 0.5]\n")
+    assert space.dim == 2 and list(space.names) == ["a", "b"]
+
+
+def test_one_column(table):
+    space, _ = table("1.5\n2.5\n3.5\n")
+    assert space.vectors[:, 0].tolist() == [1.5, 2.5, 3.5]
+    space, _ = table("value\n1.5\n2.5\n3.5\n")
+    assert space.vectors[:, 0].tolist() == [1.5, 2.5, 3.5]
+    space, _ = table('vector\n"[1, 2]"\n"[3, 4]"\n')
+    assert space.vectors.tolist() == [[1, 2], [3, 4]]
+    space, _ = table("pixels\n1 2 3\n4 5 6\n")
+    assert space.vectors.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_separators(table):
+    for d in ",;|\t":
+        space, _ = table(f"word{d}a{d}b\nx{d}1{d}2\ny{d}3{d}4\nz{d}5{d}6\n")
+        np.testing.assert_array_equal(space.vectors, ABC)
+    space, _ = table("a,b,\n1,2,\n3,4,\n5,6,\n")  # a separator at each line's end
+    np.testing.assert_array_equal(space.vectors, ABC)
+    assert space.meta is None
+    space, _ = table("a,b\nx,1,2\ny,3,4\nz,5,6\n")  # as R writes row names
+    np.testing.assert_array_equal(space.vectors, ABC)
+    assert list(space.names) == ["x", "y", "z"]
+
+
+def test_quotes_that_do_not_match_are_an_error(table):
+    refused(table, 'w,a\nx,1\n"y,2\nz,3\n', "line", "check its quotes")
+    refused(table, 'w,a\nx,1\n"y"s,2\nz,3\n', "line 3", "check its quotes")
+
+
+def test_long_fields_and_many_columns(table, monkeypatch):
+    v = np.random.default_rng(0).normal(size=(4, 8_000)).astype(np.float32)
+    space, _ = table("v\n" + "".join(f'"{row.tolist()}"\n' for row in v))
+    np.testing.assert_array_equal(space.vectors, v)
+    space, _ = table("\n".join(",".join(map(str, row.tolist())) for row in v))
+    np.testing.assert_array_equal(space.vectors, v)
+    monkeypatch.setattr(table_module, "MAX_FIELD", 10_000)
+    refused(table, "a,b\n1," + "9" * 10_001 + "\n", "check its quotes")
+
+
+def test_nul_bytes(table):
+    good = "".join(f"w{i},1,2\n" for i in range(3000))
+    refused(table, good + "x,1\0,2\n", "row 3000", "wanted a number")
+
+
+@pytest.mark.parametrize("cell", ["1,234", "1,234.5", "1.234,5", "$5", "5 %", "5%", "3€", "1,5", "1'234.5"])
+def test_numbers_in_other_spellings_are_refused(table, cell):
+    rows = "".join(f'x{i},{i},"{cell}"\n' for i in range(10))
+    refused(table, "word,a,price\n" + rows, "'price' holds numbers such as", cell, "1234.5")
+    space, _ = table("word,a,price\n" + rows.replace("0,", "0.5,", 1), columns={"price": "meta"})
+    assert space.dim == 1 and space.meta["price"].iloc[0] == cell
+    refused(table, 'word,a,b\nx,1,2\ny,2,3\nz,4,5\nw,"1,234",5\n', "row 3", "'1,234'")
+
+
+def test_b07_bytes_that_are_no_text_are_counted_with_their_rows(table):
+    text = "".join(f"w{i},{i + 1},2\n" for i in range(5000)).encode()
+    text = text.replace(b"w7,", b"caf\xe9,").replace(b"w4000,", b"\xff\xfe\xe9,")
+    space, report = table(text)
+    assert "2 cells hold bytes that are no UTF-8" in report.warnings[0] and "rows 7, 4000" in report.warnings[0]
+    assert space.names[7] == "caf\ufffd" and len(space) == 5000 and space.vectors[4000, 0] == 4001
+
+
+def test_b07_utf16_tsv(table):
+    text = "word\ta\tb\nça\t1\t2\nüb\t3\t4\nz\t5\t6\n"
+    for encoding in ("utf-16", "utf-8-sig"):
+        space, _ = table(text.encode(encoding), "t.tsv")
+        np.testing.assert_array_equal(space.vectors, ABC)
+        assert list(space.names) == ["ça", "üb", "z"]
+
+
+@pytest.mark.parametrize("name", ["t.csv.gz", "t.csv.bz2", "t.tsv.xz"])
+def test_compressed_tables(tmp_path, name):
+    v = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    pd.DataFrame(v, columns=list("abc")).to_csv(tmp_path / name, index=False, sep="\t" if "tsv" in name else ",")
+    space, _ = load(tmp_path / name)
+    np.testing.assert_array_equal(space.vectors, v)
+    assert write(space, tmp_path / f"o{name}") == []
+    assert (tmp_path / f"o{name}").read_bytes()[:2] == (tmp_path / name).read_bytes()[:2]
+    np.testing.assert_array_equal(load(tmp_path / f"o{name}")[0].vectors, v)
+
+
+# ---------------------------------------------------------------- the fast way and the slow way
+
+CELLS = st.sampled_from(
+    "0 1 -2.5 1e-7 +3 .5 5. nan NaN inf -Infinity 1e400 1e-400 4.9e-324 16777217 0.1 123456789.123456789".split()
+    + ["", " 7 ", "n/a", "NULL", "\u0663", "1\u00a0", "9007199254740993"]
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.text('ab\u00e9\u4e2d ()\t\ufeff\u2028"', max_size=3), CELLS, CELLS), min_size=1, max_size=60)
+)
+def test_blocks_through_pyarrow_are_read_as_row_by_row(rows):
+    head = "".join(f"w{i},{i + 1},0.5\n" for i in range(table_module.SAMPLE))
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows(rows)
+    read = {}
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        path = Path(folder) / "t.csv"
+        path.write_text("word,a,b\n" + head + out.getvalue(), newline="")
+        for way in ("fast", "slow"):
+            patch.setattr(table_module, "BLOCK", 40)
+            if way == "slow":
+                patch.setattr(table_module._Reader, "fast", lambda self, lines: False)
+            raw = table_module.read(Request(path))
+            read[way] = (raw.vectors.tobytes(), list(raw.names), raw.aside, raw.warned)
+    assert read["fast"] == read["slow"]
+    assert read["fast"][1][table_module.SAMPLE :] == [r[0] for r in rows]
+
+
+def test_the_fast_way_is_taken(table, monkeypatch):
+    seen = []
+    fast = table_module._Reader.fast
+    monkeypatch.setattr(table_module._Reader, "fast", lambda *a: seen.append(fast(*a)) or seen[-1])
+    space, _ = table("".join(f"w{i},{i + 1},0.5,1e-3\n" for i in range(3000)))
+    assert seen == [True] and len(space) == 3000 and space.names[2999] == "w2999"
+
+
+# ---------------------------------------------------------------- writing
+
+TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8)
+
+
+@st.composite
+def spaces(draw):
+    n, d = draw(st.integers(1, 12)), draw(st.integers(1, 5))
+    finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+    v = draw(hypothesis_arrays(np.float32, (n, d), elements=finite))
+    v[~v.any(1)] = 1
+    column = st.lists(TEXT, min_size=n, max_size=n).filter(lambda c: any(x.strip() for x in c))
+    optional = st.one_of(st.none(), column)
+    meta = draw(st.dictionaries(st.sampled_from(["kind", "id", "class", "text", "7", "vector"]), column, max_size=3))
+    words = dict(names=draw(optional), labels=draw(optional), media=draw(optional))
+    return make_space(v, meta=pd.DataFrame(meta) if meta else None, **words)[0]
+
+
+def same(space, back, notes):
+    np.testing.assert_array_equal(back.vectors, space.vectors)
+    whole = any("whole numbers" in note for note in notes)
+    if not whole:
+        assert list(back.names) == list(space.names)
+    for role in ("labels", "media"):
+        was, now = getattr(space, role), getattr(back, role)
+        assert (was is None) == (now is None)
+        assert was is None or whole or list(was) == list(now)
+    if space.meta is not None:
+        assert back.meta.astype(object).fillna("").values.tolist() == space.meta.values.tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(spaces(), st.sampled_from(["csv", "tsv"]))
+def test_what_is_written_reads_back_bit_equal(space, ending):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"t.{ending}"
+        try:
+            notes = write(space, path)
+        except InputError as e:
+            assert "control characters" in str(e) or (
+                ending == "tsv" and ("line break" in str(e) or "quotes" in str(e))
+            )
+            return
+        same(space, load(path)[0], notes)
+
+
+def test_what_tsv_cannot_hold_is_refused_with_its_row(tmp_path):
+    space, _ = make_space(np.eye(3), names=["a", "b\nc", "d"])
+    with pytest.raises(InputError, match="row 1, 'name'.*tab or a line break"):
+        write(space, tmp_path / "t.tsv")
+    assert write(space, tmp_path / "t.csv") == []
+    assert list(load(tmp_path / "t.csv")[0].names) == ["a", "b\nc", "d"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=4), st.integers(0, 400), st.sampled_from(["cut", "put", "drop"]), st.booleans())
+def test_a_mutated_table_is_an_input_error_or_a_space(data, at, how, packed):
+    body = 'n,"[1, 2]"\n' if packed else "n,1,2\n"
+    text = ("name,vector\n" if packed else "name,a,b\n").encode() + body.encode() * 30
+    at %= len(text)
+    text = {"cut": text[:at], "put": text[:at] + data + text[at:], "drop": text[:at] + text[at + 3 :]}[how]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        path.write_bytes(text)
+        try:
+            space, report = load(path)
+        except InputError:
+            return
+        assert len(space) == report.rows_used
+
+
+def test_frames(tmp_path):
+    (tmp_path / "t.csv").write_text('id,name,year\n01,"a, b",1990\n2,,\n')
+    df = table_module.frame(tmp_path / "t.csv")
+    assert df.to_dict("list") == {"id": ["01", "2"], "name": ["a, b", ""], "year": ["1990", ""]} and df.attrs["header"]
+    (tmp_path / "u.tsv").write_text("cat\tgatto\ndog\tcane\n")
+    df = table_module.frame(tmp_path / "u.tsv")
+    assert df.values.tolist() == [["cat", "gatto"], ["dog", "cane"]] and not df.attrs["header"]
+    df = table_module.frame(tmp_path / "u.tsv", header=True)
+    assert df.columns.tolist() == ["cat", "gatto"] and len(df) == 1
