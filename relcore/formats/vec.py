@@ -80,14 +80,15 @@ class _Votes(NamedTuple):
 def recognises(path: Path, head: bytes) -> bool:
     """``.vec`` where it is text; any other text, but for CSV and TSV, where its lines are a word and numbers."""
     ending = suffix(path)
-    # words may hold rare control characters; only a line feed ends a line
-    if not is_text(head.translate(None, b"\x0b\x1c\x1d\x1e\x1f")) or ending in (".csv", ".tsv", ".tab"):
+    if ending in (".csv", ".tsv", ".tab") or (b"\0" in head and not head.startswith(_UTF16_MARKS)):
         return False
     lines, cut = _lines_of_head(head)
     if looks_like_vectors(lines, cut):
         return True
     markup = lines and lines[0].lstrip()[:1] == b"<"
-    return ending == ".vec" and not markup and not is_pickle(path, head)
+    # words may hold rare control characters; only a line feed ends a line
+    text = is_text(head.translate(None, b"\x0b\x1c\x1d\x1e\x1f"))
+    return ending == ".vec" and text and not markup and not is_pickle(path, head)
 
 
 def _lines_of_head(head: bytes) -> tuple[list[bytes], bool]:
@@ -113,7 +114,7 @@ def looks_like_vectors(lines: Sequence[bytes], cut: bool = False) -> bool:
     """
     header = _header(lines[0]) if lines else None
     rows = [_fields(line) for line in lines[header is not None :]]
-    if not rows:
+    if not rows or (header and not header[1]):
         return False
     dim, first = _Votes.of(rows).dim, _numbers_at_end(rows[0])
     worded = sum(not _NUMBER.fullmatch(fields[0]) for fields in rows) > len(rows) / 2
@@ -121,7 +122,7 @@ def looks_like_vectors(lines: Sequence[bytes], cut: bool = False) -> bool:
         return dim == 1 and worded
     if header:
         begins = cut and len(rows) == 1 and first == len(rows[0]) - 1 < header[1]
-        return len(rows[0]) == header[1] + 1 or dim == header[1] or begins
+        return (len(rows[0]) == header[1] + 1 and first > 0) or dim == header[1] or begins
     by_space = sum(line.count(b" ") - line.count(b"\t") for line in lines) > 0
     return dim > 1 and first >= dim and worded and by_space
 
@@ -221,7 +222,7 @@ def _open(path: Path, progress: Callable[[float], None] | None = None) -> Iterat
             yield f.read
 
 
-def _blocks(name: str, get: Callable[[int], bytes], size: int = BLOCK) -> Iterator[bytes]:
+def _blocks(name: str, get: Callable[[int], bytes], size: int) -> Iterator[bytes]:
     """The file in blocks of whole lines. A carriage return alone ends a line in a file that has no line feed."""
     rest, first, old_mac = b"", True, False
     while data := get(size):
@@ -485,7 +486,7 @@ def read(request: Request) -> Raw:
 
 def _parse(path: Path, progress: Callable[[float], None] | None = None) -> tuple[_Layout, _Parser]:
     with _open(path, progress) as get:
-        blocks = _blocks(path.name, get)
+        blocks = _blocks(path.name, get, BLOCK)
         first = next(blocks, b"")
         layout = _layout(path.name, first)
         parser = _add_all(layout, first, blocks)
@@ -493,7 +494,7 @@ def _parse(path: Path, progress: Callable[[float], None] | None = None) -> tuple
         # "3 1" before just three rows of one number; a word that counts the rest by chance is not to be expected
         said = f"first line read as the header, because as many rows follow: {len(parser.rows) - 1:,} rows of 1 number"
         with _open(path) as get:
-            blocks = _blocks(path.name, get)
+            blocks = _blocks(path.name, get, BLOCK)
             first = next(blocks)
             layout = _Layout(1, len(parser.rows) - 1, _after(first, _sample(first)[0]), False, [said])
             parser = _add_all(layout, first, blocks)
@@ -561,11 +562,17 @@ def write(path: Path, space: Space) -> list[str]:
             )
     step = max(1, 2**20 // space.dim)
     lines = _lines(space.vectors[: min(step, 20)], names)
+    headed = f"{len(space)} {space.dim}".encode()
     header = suffix(path) != ".txt" or not looks_like_vectors(lines)
+    if suffix(path) == ".txt" and header and not looks_like_vectors([headed, *lines]):
+        raise InputError(
+            f"{path.name}: words that are numbers (row 0 is {_shown(lines[0])}) and one number each would read as "
+            "a table; write .vec."
+        )
     opener = next((o for _, ending, o in COMPRESSIONS if path.suffix.lower() == ending), open)
     with opener(path, "wb") as f:
         if header:
-            f.write(f"{len(space)} {space.dim}\n".encode())
+            f.write(headed + b"\n")
         for i in range(0, len(space), step):
             f.write(b"".join([line + b"\n" for line in _lines(space.vectors[i : i + step], names[i : i + step])]))
     return not_kept(space, NAME)

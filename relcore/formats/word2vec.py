@@ -31,7 +31,7 @@ _HEADER = re.compile(rb"(\d{1,18})[ \t]+(\d{1,18})[ \t]*\r?\n")
 def recognises(path: Path, head: bytes) -> bool:
     """Two whole numbers on a line, and then no text. Short vectors can look like text: there the ending decides."""
     match = _HEADER.match(head)
-    if not match or looks_like_vectors(head.split(b"\n")[:2]):
+    if not match or (b"\0" not in head and looks_like_vectors(head.split(b"\n")[:2])):
         return False
     return suffix(path) in ENDINGS or not is_text(head[match.end() :])
 
@@ -47,7 +47,7 @@ def _header(f: BinaryIO, name: str) -> tuple[int, int]:
     return count, dim
 
 
-def _parts(f: BinaryIO, name: str, dim: int, block: int = BLOCK) -> Iterator[tuple[list[bytes], np.ndarray | bytes]]:
+def _parts(f: BinaryIO, name: str, dim: int, block: int) -> Iterator[tuple[list[bytes], np.ndarray | bytes]]:
     """Words and their vectors, a block at a time; at the end, no words and the bytes that are left."""
     rest, row, data = b"", 0, b" "
     while data:
@@ -112,7 +112,7 @@ def _parse(path: Path, progress: Callable[[float], None] | None = None) -> tuple
     with open_bytes(path, progress) as f:
         count, dim = _header(f, path.name)
         rows, rest = Rows(dim), b""
-        for words, part in _parts(f, path.name, dim):
+        for words, part in _parts(f, path.name, dim, BLOCK):
             if words:
                 rows.room(len(words))[:] = part
                 rows.name(words)
