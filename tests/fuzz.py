@@ -500,6 +500,8 @@ def _work(connection, check: Callable[[Path], None]) -> None:
 class Worker:
     """A process that checks one file after the other, started anew when it dies or has to be stopped."""
 
+    START = 60.0  # seconds that its imports may take
+
     def __init__(self, check: Callable[[Path], None] = check):
         self.check, self.process, self.path = check, None, None
 
@@ -510,7 +512,7 @@ class Worker:
             self.process = context.Process(target=_work, args=(other, self.check), daemon=False)
             self.process.start()
             other.close()
-            timeout += 60  # for its imports
+            timeout += self.START
         self.path, self.due = path, time.monotonic() + timeout
         self.connection.send(str(path))
 

@@ -181,9 +181,10 @@ class _CutOff(Exception):
 
 def _line(stream: BinaryIO) -> dict:
     line = stream.readline()
-    if not line.endswith(b"\n"):
-        raise _CutOff
-    answer = json.loads(line)
+    try:
+        answer = json.loads(line)
+    except ValueError:  # nothing, or half a line
+        raise _CutOff from None
     if "error" in answer:
         raise InputError(answer["error"])
     return answer
@@ -272,6 +273,7 @@ def _receive(stream: BinaryIO, rows: np.ndarray, step: int, progress: Callable[[
     told = 0.0
     for i in range(0, len(rows), step):
         block = rows[i : i + step]
+        _line(stream)  # that the block follows, or why it does not
         if block.flags.c_contiguous:
             _fill(stream, block)
         else:
@@ -511,7 +513,9 @@ def _answer(request: dict, out: BinaryIO) -> None:
             _allow(seconds)
             for block in _blocks(f, item):
                 with np.errstate(over="ignore", invalid="ignore"):
-                    out.write(np.ascontiguousarray(block, dtype=np.float32).data)
+                    block = np.ascontiguousarray(block, dtype=np.float32)
+                say(rows=len(block))
+                out.write(block.data)
                 _allow(seconds)
         for name in request["columns"]:
             item = found.items[name]
@@ -521,7 +525,7 @@ def _answer(request: dict, out: BinaryIO) -> None:
                 say(values=values)
             else:
                 say(rows=len(values), dtype=values.dtype.str)
-                out.write(values.data.cast("B"))
+                out.write(np.ascontiguousarray(values).data.cast("B"))
     say(end=True)
 
 
