@@ -215,7 +215,7 @@ def _say_replaced(raw: Raw, role: str, source: str, values: Sequence) -> None:
     rows = [i for i, v in enumerate(values) if isinstance(v, str) and REPLACED in v]
     if rows:
         raw.warned.append(
-            f"{len(rows):,} {role} of {source} hold bytes that are no UTF-8, shown as {REPLACED} (rows "
+            f"{role} of {source} with bytes that are no UTF-8, shown as {REPLACED}: {len(rows):,} (rows "
             f"{shown(rows, 5)}); save the file as UTF-8"
         )
     if any(isinstance(v, str) and "\0" in v for v in values):
@@ -306,18 +306,16 @@ def _say_match(raw: Raw, what: str, file: str, m: _Match) -> None:
     n, count = len(m.rows), sum(r >= 0 for r in m.rows)
     raw.assumed.append(f"{what} of {file} matched by {m.column.what} to the {m.own.what}: {count:,} of {n:,} vectors")
     if m.alone:
-        named = [f"{i} ({m.own.keys[i]!r})" for i in m.alone[:5]]
+        named = [f"{i} {m.own.keys[i]!r}" for i in m.alone[:5]]
         more = f" and {len(m.alone) - 5:,} more" if len(m.alone) > 5 else ""
-        raw.warned.append(f"{len(m.alone):,} vectors have no row in {file}: rows {', '.join(named)}{more}")
+        raw.warned.append(f"vectors without a row in {file}: {len(m.alone):,} (rows {', '.join(named)}{more})")
     if m.unused:
-        listed = shown([repr(m.column.keys[i]) for i in m.unused], 5)
-        raw.warned.append(f"{len(m.unused):,} rows of {file} belong to no vector: {listed}")
+        listed = shown([f"{i} {m.column.keys[i]!r}" for i in m.unused], 5)
+        raw.warned.append(f"rows of {file} that belong to no vector: {len(m.unused):,} (rows {listed})")
     for ids, where in ((m.repeated, f"rows of {file}"), (m.shared, "vectors")):
         if ids:
-            listed = shown([f"{k!r} (rows {shown(r, 5)})" for k, r in ids.items()], 5)
-            raw.warned.append(
-                f"{len(ids):,} ids are those of several {where}, so nothing is attached by them: {listed}"
-            )
+            listed = shown([f"{k!r} in rows {shown(r, 5)}" for k, r in ids.items()], 5)
+            raw.warned.append(f"ids of several {where}, by which nothing is attached: {len(ids):,} ({listed})")
 
 
 def _say_no_match(raw: Raw, what: str, file: str, own: Sequence[_Ids], columns: Sequence[_Ids]) -> None:
@@ -526,7 +524,7 @@ def _add_meta(raw: Raw, path: Path, cells: dict[str, list]) -> None:
         pictures = sum(isinstance(v, bytes) for v in values)
         if pictures:
             raw.assumed.append(
-                f"column {title!r} of {path.name} holds {pictures:,} files, of which the size is kept only"
+                f"column {title!r} of {path.name} holds files, of which the size is kept only: {pictures:,}"
             )
             values = [f"{len(v):,} bytes" if isinstance(v, bytes) else v for v in values]
         added[name] = values

@@ -178,8 +178,8 @@ def resolve(raw: Raw, folder: Path, progress: Callable[[float], None] = lambda s
             bad.setdefault("not found below the folder of the file that names them", []).append(i)
     if named and not found:
         raw.warned.append(
-            f"{len(named):,} media look like paths of pictures, but none of them is a file below the folder of the "
-            f"file that names them; shown as text: rows {shown(named, 5)}"
+            "media that look like paths of pictures, but are no files below the folder of the file that names them, "
+            f"shown as text: {len(named):,} (rows {shown(named, 5)})"
         )
     jobs: dict[Path | str | int, list[int]] = {}  # a picture that several rows share is made small once
     for i, v in enumerate(media):
@@ -192,11 +192,10 @@ def resolve(raw: Raw, folder: Path, progress: Callable[[float], None] = lambda s
     if jobs:
         need("PIL", "a picture", "pillow")
         count = _make(jobs, media, bad, progress)
-        raw.assumed.append(f"{count:,} pictures shown as thumbnails of at most {SIDE} pixels")
+        raw.assumed.append(f"pictures shown as thumbnails of at most {SIDE} pixels: {count:,}")
     if bad:
-        count = sum(map(len, bad.values()))
         why = "; ".join(f"{len(rows):,} {reason} (rows {shown(sorted(rows), 5)})" for reason, rows in bad.items())
-        raw.warned.append(f"{count:,} pictures are not shown: {why}")
+        raw.warned.append(f"pictures not shown: {why}")
     raw.media = media if any(media) else None
 
 
@@ -296,18 +295,19 @@ def from_folder(raw: Raw, folder: Path, id_column: str | None = None) -> None:
             f"pictures of {source} matched by file name to the {what}: {len(hits) - len(unclear):,} of {n:,} rows"
         )
         if unclear:
+            example = shown([p.relative_to(folder).as_posix() for p in hits[unclear[0]]], 3)
             raw.warned.append(
-                f"{len(unclear):,} rows fit several pictures and go without: rows {shown(unclear, 5)}, for example "
-                f"{shown([p.relative_to(folder).as_posix() for p in hits[unclear[0]]], 3)}"
+                f"rows that fit several pictures and go without: {len(unclear):,} (rows {shown(unclear, 5)}, for "
+                f"example {example})"
             )
         without = [i for i in range(n) if i not in hits and i not in raw.aside]
         if without:
             raw.warned.append(
-                f"{len(without):,} rows have no picture of their own in {source}: rows {shown(without, 5)}"
+                f"rows without a picture of their own in {source}: {len(without):,} (rows {shown(without, 5)})"
             )
         unused = len(pictures) - len({p for files in hits.values() for p in files})
         if unused:
-            raw.warned.append(f"{unused:,} pictures of {source} belong to no row")
+            raw.warned.append(f"pictures of {source} that belong to no row: {unused:,}")
     elif len(pictures) == n:
         media = list(pictures)
         raw.assumed.append(
