@@ -6,7 +6,7 @@ import io
 import math
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -176,7 +176,7 @@ def read(request: Request) -> Raw:
     return Raw(vectors, warned=warned, dtype=str(h.dtype))
 
 
-def column(path: Path, key: str | None, role: str) -> np.ndarray:
+def column(path: Path, key: str | None, role: str) -> Sequence:
     """One value a row, from a one-dimensional array (also n x 1)."""
     _no_key(path, key)
     _header_of(path)
@@ -185,12 +185,21 @@ def column(path: Path, key: str | None, role: str) -> np.ndarray:
     return as_column(path.name, values)
 
 
-def as_column(what: str, values: np.ndarray) -> np.ndarray:
+def as_column(what: str, values: np.ndarray) -> Sequence:
+    """The values of an array (n,) or (n, 1); texts as a list.
+
+    Raises
+    ------
+    InputError
+        Another shape, or records.
+    """
     values = values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
     if values.ndim != 1 or values.dtype.names:
         found = f"shape {values.shape}" if values.ndim != 1 else f"records of {', '.join(values.dtype.names)}"
         raise InputError(f"{what}: the array has {found}, wanted one value a row; choose another array.")
-    return np.char.decode(values, "utf-8", "replace") if values.dtype.kind == "S" else values
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
+    return values.tolist() if values.dtype.kind == "U" else values
 
 
 def write(path: Path, space: Space) -> list[str]:
