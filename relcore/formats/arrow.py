@@ -315,9 +315,9 @@ def arrays(source: Source) -> list[ArrayInfo]:
 def _dtype(source: Source, plan: columns.Plan) -> str:
     """How the numbers of the vector are stored."""
     types = [plain_type(source.schema.field(c).type) for c in plan.vector]
-    stored = sorted({str(t.value_type if is_vector(t) else t) for t in types})
+    stored = {str(t.value_type if is_vector(t) else t) for t in types}
     names = {"float": "float32", "double": "float64", "halffloat": "float16", "string": "text", "large_string": "text"}
-    return ", ".join(names.get(t, t) for t in stored) or "none"
+    return ", ".join(sorted({names.get(t, t) for t in stored})) or "none"
 
 
 def _batch_size(plan: columns.Plan) -> int:
