@@ -205,6 +205,13 @@ def _counted(set_aside: Sequence[SetAside]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
 
 
+def _unusable(row: np.ndarray, zero: bool) -> str:
+    """Why a row that is not finite, or zero, as float32 cannot be used."""
+    if zero:
+        return "too small for float32" if row.any() else "zero norm"
+    return "too large for float32" if np.isfinite(row).all() else "NaN or infinite"
+
+
 def _finite_and_zero(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Two bool arrays (n,): rows without NaN and infinity, and rows of norm 0. One pass at the speed of memory."""
     n = len(vectors)
@@ -283,14 +290,12 @@ def make_space(
     given = np.zeros(n, dtype=bool)
     given[list(aside or ())] = True
     reasons = dict(aside or {})
-    reasons |= {
-        int(r): "zero norm" if zero[r] else "NaN or infinite" for r in np.flatnonzero((~finite | zero) & ~given)
-    }
+    reasons |= {int(r): _unusable(raw[r], bool(zero[r])) for r in np.flatnonzero((~finite | zero) & ~given)}
     set_aside = [SetAside(r, reasons[r]) for r in sorted(reasons)]
     finite, zero = finite & ~given, zero & ~given
     keep = np.flatnonzero(finite & ~zero)
     if not len(keep):
-        if zero.all():
+        if zero.all() and not raw.any():
             raise InputError(f"Every vector in {where} has norm 0. Check the file or the chosen array.")
         raise InputError(
             f"{where}: none of the {n:,} rows is usable ({_counted(set_aside)}). Check the file or the chosen array."

@@ -103,7 +103,7 @@ def test_inspect_tells_rows_set_aside(files, capsys):
     assert "row 7: NaN or infinite" in capsys.readouterr().out
 
 
-TABLE = "word,kind,a,b,year\nred,1,1,2,1990\nblue,2,3,nan,1991\nRed,1,5,6,1992\n"
+TABLE = "word,class,a,b,year\nred,1,1,2,1990\nblue,2,3,nan,1991\nRed,1,5,6,1992\n"
 
 
 def test_inspect_takes_the_options_of_a_load(tmp_path, capsys):
@@ -117,7 +117,7 @@ def test_inspect_takes_the_options_of_a_load(tmp_path, capsys):
     seen = inspect()
     assert (seen["dim"], seen["rows_used"], seen["refused"]) == (3, 2, [])
     assert {c["name"]: c["role"] for c in seen["columns"]} == {
-        **{"word": "name", "kind": "label"},
+        **{"word": "name", "class": "label"},
         **{"a": "vector", "b": "vector", "year": "vector"},
     }
     assert inspect("--column", "year=meta")["dim"] == 2

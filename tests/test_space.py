@@ -105,3 +105,11 @@ def test_space_is_light():
     code = "import sys, relcore.space; print([m for m in ('torch', 'pandas', 'scipy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_rows_that_float32_cannot_hold_are_told_apart_from_rows_without_numbers():
+    rows = np.full((4, 2), 1.0)
+    rows[0], rows[1], rows[2] = 1e300, 1e-300, np.nan
+    _, report = make_space(rows)
+    reasons = {s.row: s.reason for s in report.set_aside}
+    assert reasons == {0: "too large for float32", 1: "too small for float32", 2: "NaN or infinite"}

@@ -268,11 +268,11 @@ def _set_duplicates_aside(raw: Raw, duplicates: str, fold_case: bool) -> None:
         raw.aside |= {row: f"{kind} (of row {at}, {str(raw.names[row])!r})" for row, at in repeated.items()}
         raw.warned.append(f"{len(repeated):,} {kind}{'s' if len(repeated) > 1 else ''} set aside, the first is kept")
     elif repeated:
-        raw.assumed.append(f"{len(repeated):,} rows have the name of an earlier row; all are kept")
+        raw.assumed.append(f"rows with the name of an earlier row, kept: {len(repeated):,}")
     if not fold_case and duplicates == "first":
         folded = len(first) - len({name.casefold() for name in first})
         if folded:
-            raw.assumed.append(f"{folded:,} more rows have a name that differs from an earlier one in case only; kept")
+            raw.assumed.append(f"rows whose name differs from an earlier one in case only, kept: {folded:,}")
 
 
 def _locate(value: Column | None, path: Path, module: ModuleType, role: str) -> tuple[str, str | None]:
