@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -42,6 +43,11 @@ COARSE_ABOVE = 1 << 24  # entries of a problem from which the coarse one pays
 CHECK_ALL = 1 << 24  # entries of a plan whose marginals are measured on all rows at the end
 CHECK_ROWS = 256  # rows and columns they are measured on in a larger one
 SHARP = 0.02  # epsilon over the median cost, below which the potentials of float32 are made exact in float64
+DESCENT_BELOW = 0.005  # epsilon over the median cost, below which larger ones are solved first
+DESCENT_FROM = 0.05  # the largest of these
+DESCENT = 4.0  # ratio between them
+DESCENT_TOLERANCE = 1e-2  # of the marginals, at each
+DESCENT_CAP = 300  # iterations, at each
 HISTORY = 10  # steps Anderson's method combines
 RESTART = 3.0  # times the best error so far at which it starts anew from there
 SMALLEST = 1e-10  # of the cost's size: below it, epsilon is lost in float64's rounding of the cost
@@ -394,7 +400,7 @@ class State(NamedTuple):
     ----------
     iteration : from 1, through all phases.
     error : relative L1 distance of the column sums from what they ought to be; row sums are exact at each iteration.
-    phase : "sample" (a coarse problem), "main" (float32) or "exact" (float64).
+    phase : "sample" (a coarse problem), "descent" (a larger epsilon), "main" (float32) or "exact" (float64).
     seconds : since the start.
     """
 
@@ -480,72 +486,82 @@ class Solver:
 
     def __iter__(self) -> Iterator[State]:
         self._begun, self._steps, self._notes = time.perf_counter(), 0, []
-        whole, sharp = self._safe()
+        whole = self._safe()
         rows, columns = whole.a > 0, whole.b > 0
         problem = whole
         if not (rows.all() and columns.all()):  # what has no mass takes no part
             problem = replace(whole, cost=whole.cost.part(rows, columns), a=whole.a[rows], b=whole.b[columns])
         entries = problem.cost.shape[0] * problem.cost.shape[1]
         noise = NOISE * problem.cost.size / problem.epsilon
-        single = noise < WORST_NOISE
+        dtype = torch.float32 if entries > SMALL and noise < WORST_NOISE else torch.float64
         if self.start is not None:
-            x = self.start.to(problem.b)[columns] / problem.epsilon
+            g = self.start.to(problem.b)[columns]
         elif entries > COARSE_ABOVE:
-            x = yield from self._sample(problem, torch.float32 if single else torch.float64)
+            g = yield from self._sample(problem, dtype)
         else:
-            x = _from_nothing(problem)
-        sampled = self._steps
+            g = yield from self._descend(problem, dtype, "descent")
 
-        polish = not (single and entries > SMALL)
-        if not polish:
+        before, checked = self._steps, None
+        if dtype == torch.float32:
             loose = max(self.tolerance, 2e-6, noise)
-            point = yield from self._run(problem, x, torch.float32, "main", loose, self.cap)
-            x, left = point.x, self.cap - (self._steps - sampled)
-            polish = left > 0 and (sharp or max(self._check(problem, point).errors) > self.tolerance)
-        else:
-            left = self.cap
-        if polish:
-            point = yield from self._run(problem, x, torch.float64, "exact", self.tolerance, left)
-        self._finish(whole, problem, point, self._steps - sampled)
+            point = yield from self._run(problem, g, dtype, "main", loose, self.cap)
+            checked, g = self._check(problem, point), point.x * problem.epsilon
+        left = self.cap - (self._steps - before)
+        sharp = problem.epsilon < SHARP * self._median
+        if checked is None or (left > 0 and (sharp or max(checked.errors) > self.tolerance)):
+            point = yield from self._run(problem, g, torch.float64, "exact", self.tolerance, left)
+            checked = self._check(problem, point)
+        self._finish(whole, problem, point, checked, self._steps - before)
 
-    def _safe(self) -> tuple[Problem, bool]:
-        """The problem with an epsilon that float64 can resolve, and whether its potentials need float64 anyway."""
+    def _safe(self) -> Problem:
+        """The problem with an epsilon that float64 can resolve."""
         problem, cost = self.problem, self.problem.cost
         least = SMALLEST * cost.size
         if problem.epsilon < least:
             self._notes.append(f"epsilon {problem.epsilon:.3g} is lost in the cost's rounding: raised to {least:.3g}.")
             problem = replace(problem, epsilon=least)
-        median, width = cost.spread(self.seed)
+        self._median, width = cost.spread(self.seed)
         if width <= 1e-6 * cost.size:
             self._notes.append("all costs are equal: the plan is the product of the marginals and matches nothing.")
-        return problem, problem.epsilon < SHARP * median
+        return problem
 
     def _sample(self, problem: Problem, dtype: torch.dtype) -> Iterator[State]:
-        """x of all columns from the solution of a coarse problem, by one exact half step."""
+        """g of all columns from the solution of a coarse problem, by one exact half step."""
         n, m = problem.cost.shape
         i, j = (_draw(size, SAMPLE, self.seed + k, problem.a.device) for k, size in enumerate((n, m)))
         a, b = (mass[at] * (mass.sum() / mass[at].sum()) for mass, at in ((problem.a, i), (problem.b, j)))
         coarse = replace(problem, cost=problem.cost.part(i, j), a=a, b=b)
-        point = yield from self._run(
-            coarse, _from_nothing(coarse), dtype, "sample", max(self.tolerance, 1e-3), self.cap
-        )
-        f = point.f * problem.epsilon
-        return _half_step(coarse.swapped, problem.cost.part(i, slice(None)).swapped, f, dtype) / problem.epsilon
+        g = yield from self._descend(coarse, dtype, "sample")
+        point = yield from self._run(coarse, g, dtype, "sample", max(self.tolerance, 1e-3), self.cap)
+        columns = problem.cost.part(i, slice(None)).swapped
+        return _half_step(coarse.swapped, columns, point.f * problem.epsilon, dtype)
+
+    def _descend(self, problem: Problem, dtype: torch.dtype, phase: str) -> Iterator[State]:
+        """g to begin with: one iteration from g = 0, and where epsilon is small, rough solutions at larger ones."""
+        f = _half_step(problem, problem.cost, torch.zeros_like(problem.b), dtype)
+        g = _half_step(problem.swapped, problem.cost.swapped, f, dtype)
+        ratio = DESCENT_FROM * self._median / problem.epsilon
+        steps = math.ceil(math.log(ratio, DESCENT)) if ratio > DESCENT_FROM / DESCENT_BELOW else 0
+        for k in range(steps, 0, -1):
+            easier = replace(problem, epsilon=problem.epsilon * DESCENT**k)
+            point = yield from self._run(easier, g, dtype, phase, max(self.tolerance, DESCENT_TOLERANCE), DESCENT_CAP)
+            g = point.x * easier.epsilon
+        return g
 
     def _run(
-        self, problem: Problem, x: Tensor, dtype: torch.dtype, phase: str, tolerance: float, cap: int
+        self, problem: Problem, g: Tensor, dtype: torch.dtype, phase: str, tolerance: float, cap: int
     ) -> Iterator[State]:
-        """Sinkhorn's iteration from x by Anderson's method. Returns the best point met."""
+        """Sinkhorn's iteration from g by Anderson's method. Returns the best point met."""
         n, m = problem.cost.shape
         kernel = _Kernel(problem, dtype, stored=n * m * dtype.itemsize <= self.memory)
         weights = (problem.b / problem.b.mean()).sqrt()  # a column counts by its mass
         residuals: list[Tensor] = []
         images: list[Tensor] = []
-        best = least = None
+        x, best, least = g / problem.epsilon, None, math.inf
         for _ in range(cap):
             point = _step(problem, kernel, x)
             self._steps += 1
-            if best is None or point.error < best.error:
+            if best is None or not point.error >= best.error:
                 best = point
             yield State(self._steps, point.error, phase, time.perf_counter() - self._begun)
             if point.error <= tolerance:
@@ -553,7 +569,7 @@ class Solver:
             if residuals and not point.error <= RESTART * least:
                 residuals, images, x, least = [], [], best.following, math.inf
                 continue
-            least = point.error if least is None else min(least, point.error)
+            least = min(least, point.error)
             residuals.append((point.following - point.x) * weights)
             images.append(point.following)
             del residuals[: -HISTORY - 1], images[: -HISTORY - 1]
@@ -577,8 +593,7 @@ class Solver:
             (off_x.item(), point.error + off_y.item()), point.columns.sum().item(), (len(rows), len(columns))
         )
 
-    def _finish(self, whole: Problem, problem: Problem, point: _Point, iterations: int) -> None:
-        checked = self._check(problem, point)
+    def _finish(self, whole: Problem, problem: Problem, point: _Point, checked: _Checked, iterations: int) -> None:
         coupling = _coupling(problem, point)
         if problem is not whole:
             f = _half_step(problem, whole.cost.part(slice(None), whole.b > 0), coupling.g)
@@ -615,12 +630,6 @@ def _coupling(problem: Problem, point: _Point) -> Coupling:
     return Coupling(problem, point.f * problem.epsilon, point.x * problem.epsilon)
 
 
-def _from_nothing(problem: Problem) -> Tensor:
-    """x after one iteration from g = 0 in the log domain."""
-    f = _half_step(problem, problem.cost, torch.zeros_like(problem.b))
-    return _half_step(problem.swapped, problem.cost.swapped, f) / problem.epsilon
-
-
 def _combined(residuals: list[Tensor], images: list[Tensor]) -> Tensor:
     """Anderson's next point: the images combined as makes the same combination of the residuals least."""
     if len(residuals) < 3:
@@ -655,6 +664,14 @@ def _step(problem: Problem, kernel: _Kernel, x: Tensor) -> _Point:
     return _Point(f, x, following, columns, error)
 
 
+class _Sums(NamedTuple):
+    """Column sums of the kernel's rows times u, and the sum of u, both in units of ``exp(unit)``."""
+
+    sums: Tensor
+    total: float
+    unit: float
+
+
 class _Kernel:
     """The two log-sums of an iteration, from ``exp(-C / epsilon)`` with the potentials absorbed.
 
@@ -682,11 +699,29 @@ class _Kernel:
 
     def sweep(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f after the row update at x, in units of epsilon, and ``log sum_i a_i exp(f_i - C_ij / epsilon)``."""
-        n, m = self.problem.cost.shape
         v, shift = self._absorb(x)
         f = torch.empty_like(self.row_offset)
-        sums, unit, total = torch.zeros_like(x), -math.inf, 0.0  # column sums in units of exp(unit)
-        for rows in _tiles(n, m):
+        tiles = list(_tiles(*self.problem.cost.shape))
+        workers = torch.get_num_threads() if self.stored else 1
+        if workers > 1 and len(tiles) > 1:  # a matrix-vector product runs on one core by itself; making a tile does not
+            with ThreadPoolExecutor(workers) as pool:
+                parts = list(pool.map(lambda k: self._pass(tiles[k::workers], v, shift, f), range(workers)))
+        else:
+            parts = [self._pass(tiles, v, shift, f)]
+        unit = max(part.unit for part in parts)
+        sums = sum(part.sums * math.exp(part.unit - unit) for part in parts)
+        total = sum(part.total * math.exp(part.unit - unit) for part in parts)
+        psi = sums.log() + unit - self.base - self.log_b
+        faint = sums <= 1e4 * math.exp(self.floor) * total  # what stopped at the floor may be most of it
+        if faint.any():
+            cost = self.problem.cost.part(slice(None), faint).swapped
+            psi[faint] = _log_sums(cost, self.log_a + f, self.problem.epsilon)
+        return f, psi
+
+    def _pass(self, tiles: list[slice], v: Tensor | None, shift: float, f: Tensor) -> _Sums:
+        """Row updates of some tiles, put into f, and their part of the column sums."""
+        sums, unit, total = torch.zeros_like(self.terms), -math.inf, 0.0
+        for rows in tiles:
             tile = self.kernel[rows] if self.stored else self._fill(rows, self.kernel)
             row_sums = tile.sum(1) if v is None else torch.mv(tile, v)
             lift = self.peak[rows] - self.row_offset[rows]
@@ -698,12 +733,7 @@ class _Kernel:
             u = (log_u - unit).exp()
             total += u.sum().item()
             sums += torch.mv(tile.T, u.to(self.dtype))
-        psi = sums.log() + unit - self.base - self.log_b
-        faint = sums <= 1e4 * math.exp(self.floor) * total  # what stopped at the floor may be most of it
-        if faint.any():
-            cost = self.problem.cost.part(slice(None), faint).swapped
-            psi[faint] = _log_sums(cost, self.log_a + f, self.problem.epsilon)
-        return f, psi
+        return _Sums(sums, total, unit)
 
     def _absorb(self, x: Tensor) -> tuple[Tensor | None, float]:
         """``exp(x - base - shift)`` and the shift, after making the kernel anew where that is due; None for ones."""
