@@ -118,7 +118,7 @@ def test_a_space_of_zero_rows_is_refused_and_the_view_before_stays(app, home):
 
 def test_pickled_objects_are_refused_on_the_page(app, home):
     """Case B09."""
-    np.save(home.parent / "files" / "bad.npy", np.array([[1, 2], [3]], dtype=object), allow_pickle=True)
+    np.save(home.parent / "files" / "bad.npy", np.array([[1, 2], [3]], dtype=object))
     st.cache_data.clear()
     at = app("pages/data.py")
     at.selectbox(key="path_x").select("bad.npy")
