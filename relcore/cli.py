@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
@@ -29,6 +30,7 @@ from relcore.worker import jsonable
 
 if TYPE_CHECKING:
     from relcore.runs import Run
+    from relcore.seeds import Pairing
     from relcore.space import LoadReport, Pair, Pairs, Space
 
 DONE, FAILED, BAD_INPUT = 0, 1, 2
@@ -121,7 +123,7 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
         print("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip())
 
 
-def first_few(what: str, problems: list[str]) -> list[str]:
+def first_few(what: str, problems: Sequence[str]) -> list[str]:
     """A line for each of the first problems, and one for how many more there are."""
     more = len(problems) - PROBLEMS_SHOWN
     return [f"{what}: {p}" for p in problems[:PROBLEMS_SHOWN]] + ([f"{what}: and {more:,} more"] if more > 0 else [])
@@ -369,27 +371,28 @@ def load_pair(args: argparse.Namespace, beat: Heartbeat) -> tuple[Pair, tuple[Lo
         loaded.append((space, report))
     (x, report_x), (y, report_y) = loaded
     beat.says("pairing the rows")
-    truth, problems = None, []
     if args.pairs:
-        truth, problems = read_pairs(args.pairs, x, y, report_x, report_y)
-    elif args.pair_by != "none":
-        truth, problems = seeds.pair_by(x, y, args.pair_by)
-        if truth is None:
-            raise InputError(f"--pair-by {args.pair_by}: {problems[-1]}; try another, or give --pairs FILE.")
-    said += first_few("pairs", problems)
-    if truth is not None:
-        said.append(f"pairs: {len(truth):,} true pairs, for drawing seeds and for scoring")
-    return Pair(x, y, truth), (report_x, report_y), said
+        found = read_pairing(args.pairs, x, y, report_x, report_y)
+    else:
+        ids = {"id_x": args.x_id_column, "id_y": args.y_id_column} if args.pair_by == "id" else {}
+        found = seeds.pairing(x, y, args.pair_by, **ids, report_x=report_x, report_y=report_y)
+        if found.pairs is None and args.pair_by != "none":
+            raise InputError(f"--pair-by {args.pair_by}: {found.problems[-1]}; try another, or give --pairs FILE.")
+    said += first_few("pairs", found.problems)
+    if found.pairs is not None:
+        said.append(f"pairs: {found.summary()}; for drawing seeds and for scoring")
+    return Pair(x, y, found.pairs), (report_x, report_y), said
 
 
-def read_pairs(file: str, *spaces_and_reports: Any) -> tuple[Pairs, list[str]]:
-    """:func:`relcore.seeds.read_pairs`, for a file that must hold at least one usable pair."""
+def read_pairing(file: str, *spaces_and_reports: Any) -> Pairing:
+    """:func:`relcore.seeds.read_pairing`, for a file that must hold at least one usable pair."""
     from relcore import seeds
 
-    pairs, problems = seeds.read_pairs(Path(file).expanduser(), *spaces_and_reports)
-    if not len(pairs):
-        raise InputError(f"{file}: no line gives a usable pair ({problems[0]}); give row numbers or names, two a line.")
-    return pairs, problems
+    found = seeds.read_pairing(Path(file).expanduser(), *spaces_and_reports)
+    if not found.pairs:
+        why = found.problems[0]
+        raise InputError(f"{file}: no line gives a usable pair ({why}); give row numbers or names, two a line.")
+    return found
 
 
 def choose_seeds(
@@ -400,7 +403,8 @@ def choose_seeds(
     from relcore.space import Pairs
 
     if count is None:
-        return read_pairs(args.seeds, pair.x, pair.y, *reports)
+        found = read_pairing(args.seeds, pair.x, pair.y, *reports)
+        return found.pairs, list(found.problems)
     return (seeds.draw(pair.truth, count, seed=args.seed) if count else Pairs.empty()), []
 
 
@@ -555,7 +559,8 @@ def add_load_options(p: argparse.ArgumentParser, sides: dict[str, str]) -> None:
             p.add_argument(f"--{prefix}{column}", metavar="FILE[:KEY]", help=f"{column}{of}, one a row")
         p.add_argument(f"--{prefix}media", metavar="FOLDER|FILE[:KEY]", help=f"pictures or texts{of}, one a row")
         p.add_argument(f"--{prefix}metadata", metavar="FILE", help=f"a table of names, labels and more{of}")
-        p.add_argument(f"--{prefix}id-column", metavar="COLUMN", help=f"of the metadata{of}, for --match id")
+        help = f"the column of ids{of}, for --match id" + (" and --pair-by id" if prefix else "")
+        p.add_argument(f"--{prefix}id-column", metavar="COLUMN", help=help)
         help = f"the role of a column{of}: vector, name, label, media, id, meta or ignore"
         p.add_argument(f"--{prefix}column", action="append", default=[], metavar="COLUMN=ROLE", help=help)
     help = "how rows of names, labels and metadata files belong to vectors (default position, with equal counts)"

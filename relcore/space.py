@@ -181,11 +181,13 @@ def as_text(values: Sequence, n: int, what: str) -> np.ndarray:
     InputError
         If there are not exactly n values.
     """
-    if not isinstance(values, np.ndarray):
+    if not isinstance(values, np.ndarray | range):
         values = list(values)
     if len(values) != n:
         raise InputError(f"{what}: {len(values)} values for {n} vectors; give exactly one a vector, or none at all.")
     out = np.empty(n, dtype=object)
+    if isinstance(values, range):
+        values = list(map(str, values))
     if n and all(type(v) is str for v in values):
         out[:] = values
         return out
@@ -225,7 +227,7 @@ def _finite_and_zero(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # a float32 square overflows for rows beyond 1e19 and underflows below 1e-23: those are looked at exactly
         for r in np.flatnonzero(~np.isfinite(squares) | (squares < 1e-30)):
             finite[i + r] = np.isfinite(block[r]).all()
-            zero[i + r] = not block[r].any()
+            zero[i + r] = not np.count_nonzero(block[r])
     return finite, zero
 
 

@@ -311,7 +311,7 @@ def test_a_file_that_may_not_be_read(files, monkeypatch, capsys):
         raise PermissionError(errno.EACCES, "Permission denied", str(files / "x.npy"))
 
     monkeypatch.setattr("relcore.formats.load", refuse)
-    assert main(["align", "--x", "x.npy", "--y", "y.npy", "--method", "relative"]) == 2
+    assert main(["align", "--x", str(files / "x.npy"), "--y", str(files / "y.npy"), "--method", "relative"]) == 2
     assert capsys.readouterr().err == f"relcore: {files / 'x.npy'}: Permission denied\n"
 
 

@@ -34,7 +34,7 @@ def modules() -> list[ModuleType]:
 
 def endings() -> tuple[str, ...]:
     """The file endings of all formats, for an upload field: compressed ones by their last part."""
-    return (*(e for module in modules() for e in module.ENDINGS), *(e for _, e, _ in COMPRESSIONS))
+    return tuple(dict.fromkeys([e for m in modules() for e in m.ENDINGS] + [e for _, e, _ in COMPRESSIONS]))
 
 
 def split_spec(spec: str | Path) -> tuple[Path, str | None]:
