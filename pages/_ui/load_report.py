@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ import streamlit as st
 from pages._ui import loader, pictures, state
 from pages._ui.header import plain
 from relcore.errors import InputError
+from relcore.formats.registry import split_spec
 from relcore.space import Refused
 
 LETTERS = loader.LETTERS
@@ -32,7 +34,7 @@ def one_side(s: state.State, side: str) -> None:
     for refused in report.refused:
         _refused(s, side, refused)
     if report.set_aside:
-        with st.expander(f"{len(report.set_aside):,} rows set aside"):
+        with st.expander(f"{counted(len(report.set_aside), 'row')} set aside"):
             rows = report.set_aside[:MOST_SHOWN]
             table = {"row in the file": [r.row for r in rows]}
             if len(report.aside_names) == len(report.set_aside):
@@ -43,7 +45,7 @@ def one_side(s: state.State, side: str) -> None:
     folded = data.folded.get(side, 0)
     if folded and side in data.requests and not json.loads(data.requests[side].options).get("fold_case"):
         st.button(
-            f"Fold case (would merge {folded:,} rows)",
+            f"Fold case (would merge {counted(folded, 'row')})",
             key=f"fold_now_{side}",
             type="tertiary",
             disabled=s.files.opening is not None,
@@ -52,6 +54,16 @@ def one_side(s: state.State, side: str) -> None:
             kwargs={"fold_case": True},
             help="Names that differ in upper and lower case only count as the same; the first row of each is kept.",
         )
+
+
+def counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def _lettered(remark: str) -> str:
+    """The sides called as on the page; what is quoted from a file stays as it is."""
+    words, quote, quoted = remark.partition("'")
+    return re.sub(r"\b(of|in) ([xy])\b", lambda m: f"{m[1]} {LETTERS[m[2]]}", words) + quote + quoted
 
 
 def _first_only(shown: int, n: int, what: str) -> None:
@@ -104,9 +116,8 @@ def _refused(s: state.State, side: str, refused: Refused) -> None:
 
 
 def _file_of(options: dict, what: str) -> Path | None:
-    from relcore.formats.registry import split_spec
-
-    return split_spec(options[what])[0] if options.get(what) else None
+    file = split_spec(options[what])[0] if options.get(what) else None
+    return file if file is not None and file.is_absolute() else None  # else it is an array of the file itself
 
 
 def _columns_of(options: dict, what: str) -> list[str]:
@@ -135,24 +146,24 @@ def pairs(data: state.Data) -> None:
     if data.truth is None:
         st.caption(":material/link_off: no pairing known.")
     else:
-        words = [f"{len(data.truth):,} pairs, by {plain(data.pairing)}"]
+        words = [f"{counted(len(data.truth), 'pair')}, by {plain(data.pairing)}"]
         if data.ambiguous:
             words.append(f"{len(data.ambiguous):,} ambiguous")
         if any(data.alone):
-            words.append(f"{data.alone[0]:,} rows of A and {data.alone[1]:,} of B without a partner")
+            words.append(f"{counted(data.alone[0], 'row')} of A and {data.alone[1]:,} of B without a partner")
         if data.folded_pairs:
             words.append(f"{data.folded_pairs:,} more would match if upper and lower case were the same")
         st.caption(":material/link: " + " · ".join(words))
-    shown = data.problems[:5]
-    for problem in shown:
-        st.caption(f":material/info: {plain(problem)}")
-    if len(data.problems) > len(shown):
-        with st.expander(f"{len(data.problems) - len(shown):,} more remarks on the pairing"):
-            rest = data.problems[len(shown) :][:MOST_SHOWN]
-            st.dataframe(pd.DataFrame({"remark": rest}), hide_index=True, key="pair_remarks")
-            _first_only(len(rest), len(data.problems) - len(shown), "remarks")
+    remarks = [_lettered(p) for p in data.problems if not (any(data.alone) and p.endswith("have no partner"))]
+    shown, rest = remarks[:5], remarks[5:]
+    for remark in shown:
+        st.caption(f":material/info: {plain(remark)}")
+    if rest:
+        with st.expander(f"{counted(len(rest), 'more remark')} on the pairing"):
+            st.dataframe(pd.DataFrame({"remark": rest[:MOST_SHOWN]}), hide_index=True, key="pair_remarks")
+            _first_only(min(len(rest), MOST_SHOWN), len(rest), "remarks")
     if data.ambiguous:
-        with st.expander(f"{len(data.ambiguous):,} ambiguous entries"):
+        with st.expander(f"{len(data.ambiguous):,} ambiguous " + ("entry" if len(data.ambiguous) == 1 else "entries")):
             some = data.ambiguous[:MOST_SHOWN]
             table = {
                 "side": [LETTERS[a.side] for a in some],
@@ -166,7 +177,7 @@ def pairs(data: state.Data) -> None:
             st.dataframe(pd.DataFrame(table), hide_index=True, key="ambiguous")
             _first_only(len(some), len(data.ambiguous), "entries")
     if data.truth is not None:
-        with st.expander(f"{len(data.truth):,} pairs"):
+        with st.expander(counted(len(data.truth), "pair")):
             some = data.truth.array[:MOST_SHOWN]
             table = {
                 "row of A": data.x.ids[some[:, 0]],
@@ -201,7 +212,7 @@ def selected_rows(s: state.State) -> None:
                 table["label"] = [label or "(none)" for label in space.labels[rows]]
             if space.meta is not None:
                 table |= {str(c): space.meta[c].iloc[rows].astype(str).to_numpy() for c in space.meta.columns[:6]}
-            st.caption(f"Selected in {LETTERS[side]}: {len(ids):,} rows" + _of_first(len(rows), len(ids)))
+            st.caption(f"Selected in {LETTERS[side]}: {counted(len(ids), 'row')}" + _of_first(len(rows), len(ids)))
             st.dataframe(
                 pd.DataFrame(table),
                 hide_index=True,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +23,7 @@ from pages._ui.header import plain
 from relcore import formats, loading, memory, seeds, store
 from relcore.errors import InputError
 from relcore.formats.base import COLUMN_ROLES
+from relcore.formats.registry import split_spec
 from relcore.seeds import Pairing
 
 LETTERS = {"x": "A", "y": "B"}
@@ -48,6 +50,7 @@ DUPLICATES = {
     "all": "keep all",
 }
 PICTURE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
+BESIDE = ("names", "labels", "metadata", "media")  # options that may name another file
 SHORT_RUN = 4  # columns in a row of one kind and role that are shown in one line
 HEAD_ROWS = 5
 MAX_FILES = 2000  # listed of the server's
@@ -81,7 +84,7 @@ def server_files(root: str) -> tuple[list[str], list[str]]:
 def keep_upload(upload) -> Path:
     """Write an upload under its digest, so that a rerun or another page finds it without the browser."""
     data = upload.getbuffer()
-    folder = store.home() / "uploads" / hashlib.sha256(data).hexdigest()[:16]
+    folder = store.home().resolve() / "uploads" / hashlib.sha256(data).hexdigest()[:16]
     name = Path(upload.name.replace("\\", "/")).name
     name = "".join(c if c.isprintable() else "_" for c in name)[-100:] or "upload"
     path = folder / name
@@ -121,7 +124,7 @@ def show_error(text: str) -> None:
 def panel(s: state.State) -> None:
     """Two sources, how they pair up, and the button that opens them."""
     sides = {}
-    for column, side in zip(st.columns(2, gap="large"), "xy", strict=True):
+    for column, side in zip(st.columns(2, gap="small"), "xy", strict=True):
         with column, st.container(border=True, height="stretch"):
             sides[side] = source(s, side)
     choice, refusal = pairing_choice(s, {side: chosen for side, chosen in sides.items() if chosen})
@@ -274,6 +277,9 @@ def preview(s: state.State, side: str, file: Path, name: str, stamp: tuple[int, 
     if "error" in seen:
         return None
     first_rows(seen)
+    if listed and not any(c["role"] == "vector" for c in listed):
+        st.info("No column is a vector: give one that role, or choose another file.", icon=":material/table:")
+        return None
     options |= {k: v for k, v in beside.items() if v is not None}
     if roles:
         options["columns"] = roles
@@ -282,17 +288,33 @@ def preview(s: state.State, side: str, file: Path, name: str, stamp: tuple[int, 
     except InputError as e:
         show_error(f"Space {LETTERS[side]}: {e}")
         return None
+    if more:
+        told = [
+            f"{k.replace('_', ' ')} {Path(v).name if k in BESIDE else v}"
+            for k, v in sorted(more.items())
+            if v is not True
+        ]
+        told += ["case folded"] if more.get("fold_case") else []
+        st.caption(":material/tune: " + " · ".join(plain(t) for t in told))
     options |= more
     columns = [c["name"] for c in listed if c["role"] in ("id", "meta", "name", "label")]
     columns += [a["name"] for a in arrays if len(a["shape"]) == 1]
-    request = state.Request(str(file), stamp, json.dumps(options, sort_keys=True))
-    return Chosen(request, tuple(dict.fromkeys([*columns, *others])))
+    return Chosen(request_of(file, options), tuple(dict.fromkeys([*columns, *others])))
 
 
 def facts(seen: dict) -> None:
-    rows = "rows are counted when loading" if seen["rows"] is None else f"{seen['rows']:,} rows"
-    shape = rows if seen["dim"] is None else f"{rows} × {seen['dim']:,} dimensions"
-    cost = "" if seen["memory"] is None else f" · reading takes about {memory.as_text(seen['memory'])} of memory"
+    rows = "" if seen["rows"] is None else f"{seen['rows']:,} rows"
+    dim = "" if seen["dim"] is None else f"{seen['dim']:,} dimensions"
+    shape = " × ".join(filter(None, (rows, dim))) or "vectors"
+    if not rows:
+        shape += " (rows are counted when loading)"
+    cost = ""
+    if seen["memory"] is not None:
+        cost = (
+            f" · reading takes about {memory.as_text(seen['memory'])} of memory"
+            if seen["memory"]
+            else " · read in place"
+        )
     st.markdown(f":green-badge[{plain(seen['format'])}] {shape}, stored as {plain(seen['dtype'])}{cost}")
     if seen["note"]:
         st.warning(plain(seen["note"]) + ".", icon=":material/memory:")
@@ -339,16 +361,19 @@ class Line:
 
 
 def lines_of(columns: Sequence[dict]) -> list[Line]:
-    """Columns as lines; neighbours of one kind and role share a line once there are :data:`SHORT_RUN` of them."""
+    """Columns as lines; :data:`SHORT_RUN` or more neighbours that differ by a number only share one."""
+
+    def family(c: dict) -> tuple:
+        return c["kind"], c["role"], re.sub(r"\d+", "#", c["name"])
+
     out: list[Line] = []
     start = 0
     for end in range(1, len(columns) + 1):
-        first = columns[start]
-        if end < len(columns) and (columns[end]["kind"], columns[end]["role"]) == (first["kind"], first["role"]):
+        if end < len(columns) and family(columns[end]) == family(columns[start]):
             continue
-        run = columns[start:end]
+        run, first = columns[start:end], columns[start]
         if len(run) >= SHORT_RUN:
-            label = f"{len(run):,} {first['kind']} columns: {first['name']} … {run[-1]['name']}"
+            label = f"{first['name']} … {run[-1]['name']} ({len(run):,} columns)"
             out.append(Line(label, first["kind"], first["role"], "", tuple(c["name"] for c in run)))
         else:
             out += [
@@ -453,7 +478,7 @@ def other_options(s: state.State, side: str, file: Path, seen: dict) -> tuple[di
     """
     out: dict = {}
     columns: list[str] = []
-    with st.expander("Names, labels, metadata, thumbnails from elsewhere; rows that lack something"):
+    with st.expander("Files beside, thumbnails, missing numbers, duplicates"):
         key = f"beside_{side}_{s.files.turns.get('beside' + side, 0)}"
         st.file_uploader(
             f"Upload files beside {LETTERS[side]}, at most {upload_limit():,} MB each",
@@ -649,11 +674,29 @@ def begin(s: state.State, requests: dict[str, state.Request], choice: state.Pair
     s.files.opening = state.Opening(requests, choice, loadings, outcomes)
 
 
+def request_of(file: Path, options: dict) -> state.Request:
+    """The request, with the times and sizes of all its files: one that changed is another request.
+
+    Raises
+    ------
+    InputError
+        One of them is gone.
+    """
+    given = [split_spec(options[what])[0] for what in BESIDE if what in options]
+    beside = [f for f in given if f.is_absolute()]  # others are arrays of the file itself
+    stamps = tuple(number for f in (file, *beside) for number in _stamp(f))
+    return state.Request(str(file), stamps, json.dumps(options, sort_keys=True))
+
+
 def again(s: state.State, side: str, **changes) -> None:
     """Load one side of the open data otherwise; None takes an option away."""
     request = s.data.requests[side]
     options = {k: v for k, v in (json.loads(request.options) | changes).items() if v is not None}
-    other = replace(request, options=json.dumps(options, sort_keys=True))
+    try:
+        other = request_of(Path(request.path), options)
+    except InputError as e:
+        s.files.errors = [str(e)]
+        return
     begin(s, s.data.requests | {side: other}, s.data.choice)
 
 
@@ -714,4 +757,6 @@ def settle(s: state.State) -> None:
         folded={side: outcomes[side]["folded"] for side in "xy"},
     )
     state.set_data(s, data)
+    pairs = f"{len(data.truth):,} pairs" if data.truth is not None else "no pairing known"
+    st.toast(f"Opened {plain(x.title)} and {plain(y.title)}: {pairs}. The map is at the top of this page.")
     st.rerun()

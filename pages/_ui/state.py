@@ -26,15 +26,15 @@ LINKED_PAIRINGS = ("row", "name", "none")  # pairings that the address bar can n
 
 @dataclass(frozen=True)
 class Request:
-    """A file to be loaded, as :func:`relcore.loading.start` takes it. ``stamp`` tells a file that has changed."""
+    """A file to be loaded, as :func:`relcore.loading.start` takes it. ``stamps`` tell a file that has changed."""
 
     path: str
-    stamp: tuple[int, int]
+    stamps: tuple[int, ...]
     options: str  # JSON, so that equal requests are equal
 
     @property
     def key(self) -> tuple:
-        return (self.path, self.stamp, self.options)
+        return (self.path, self.stamps, self.options)
 
 
 @dataclass(frozen=True)
