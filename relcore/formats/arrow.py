@@ -144,11 +144,16 @@ def is_bytes(type: pa.DataType) -> bool:
 
 
 def is_vector(type: pa.DataType) -> bool:
-    """A list of numbers."""
+    """A list of numbers, or a list of such lists, which may be matrices of one row."""
+    if is_list(type) and is_list(type.value_type):
+        type = type.value_type
+    return is_list(type) and is_numeric(type.value_type)
+
+
+def is_list(type: pa.DataType) -> bool:
     import pyarrow.types as t
 
-    lists = t.is_list(type) or t.is_large_list(type) or t.is_fixed_size_list(type)
-    return lists and is_numeric(type.value_type)
+    return t.is_list(type) or t.is_large_list(type) or t.is_fixed_size_list(type)
 
 
 def is_picture(type: pa.DataType) -> bool:
@@ -249,6 +254,8 @@ def _describe(column: Column, type: pa.DataType, cells: pa.ChunkedArray) -> None
     if is_vector(type):
         column.kind = "vector"
         column.width = type.list_size if t.is_fixed_size_list(type) else _usual_length(cells)
+        if is_list(type.value_type):
+            column.width = _usual_length(_storage(cells).combine_chunks().flatten())
         column.cells = [None if v is None else _beginning(v) for v in cells.slice(0, columns.EXAMPLES).to_pylist()]
     elif is_picture(type) or is_bytes(type):
         values = (picture_cells if is_picture(type) else byte_cells)(cells)
@@ -270,7 +277,7 @@ def _describe(column: Column, type: pa.DataType, cells: pa.ChunkedArray) -> None
             column.plain = t.is_boolean(type)  # a date is no name
 
 
-def _usual_length(cells: pa.ChunkedArray) -> int | None:
+def _usual_length(cells: pa.ChunkedArray | pa.Array) -> int | None:
     import pyarrow.compute as pc
 
     lengths = [n for n in pc.list_value_length(_storage(cells)).to_pylist() if n]
@@ -278,6 +285,9 @@ def _usual_length(cells: pa.ChunkedArray) -> int | None:
 
 
 def _beginning(values: list) -> str:
+    values = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+    if any(isinstance(v, list) for v in values):
+        return f"[{len(values):,} lists]"
     text = ", ".join("null" if v is None else f"{float(v):.4g}" for v in values[:6])
     return f"[{text}{', …' if len(values) > 6 else ''}]"
 
@@ -315,7 +325,9 @@ def arrays(source: Source) -> list[ArrayInfo]:
 def _dtype(source: Source, plan: columns.Plan) -> str:
     """How the numbers of the vector are stored."""
     types = [plain_type(source.schema.field(c).type) for c in plan.vector]
-    stored = {str(t.value_type if is_vector(t) else t) for t in types}
+    while any(map(is_list, types)):
+        types = [t.value_type if is_list(t) else t for t in types]
+    stored = set(map(str, types))
     names = {"float": "float32", "double": "float64", "halffloat": "float16", "string": "text", "large_string": "text"}
     return ", ".join(sorted({names.get(t, t) for t in stored})) or "none"
 
@@ -379,7 +391,7 @@ class _Reader:
         if self.plan.packed:
             c = self.plan.vector[0]
             if is_vector(self.types[c]):
-                self._add_lists(cells(c))
+                self._add_lists(cells(c), np.arange(self.n, self.n + batch.num_rows))
             else:
                 self._add_texts(c, cells(c))
         elif batch.num_rows:
@@ -396,16 +408,23 @@ class _Reader:
             self.aside |= dict.fromkeys((np.flatnonzero(~given) + self.n).tolist(), MISSING_VECTOR)
         self.n += batch.num_rows
 
-    def _add_lists(self, column: pa.Array) -> None:
+    def _add_lists(self, column: pa.Array, rows: np.ndarray) -> None:
         """Lists of numbers: those of one length are packed at once."""
+        import pyarrow as pa
         import pyarrow.compute as pc
 
-        rows = np.arange(self.n, self.n + len(column))
         if column.null_count:
             given = np.asarray(column.is_valid())
             for row in rows[~given].tolist():
                 self.vectors.lose(row, MISSING_VECTOR)
             column, rows = column.drop_null(), rows[given]
+        if is_list(column.type.value_type) and len(column):  # a matrix of one row is a vector
+            lengths = np.asarray(pc.list_value_length(column))
+            for row, length in zip(rows[lengths != 1].tolist(), lengths[lengths != 1].tolist(), strict=True):
+                self.vectors.lose(row, f"a matrix, not a vector ({length:,} rows)" if length else MISSING_VECTOR)
+            column, rows = column.filter(pa.array(lengths == 1)).flatten(), rows[lengths == 1]
+            self._add_lists(column, rows)
+            return
         if not len(column):
             return
         lengths = np.asarray(pc.list_value_length(column))

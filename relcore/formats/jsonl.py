@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -78,11 +79,13 @@ def records(path: Path, progress: Callable[[float], None] | None = None) -> Iter
         if suffix(path) == ".json":
             text = f.read()
             try:
-                yield from _listed(path, parse(text))
-                return
+                value = parse(text)
             except ValueError as e:
                 if "\n" not in text.strip():
                     raise InputError(f"{path.name} is no JSON ({e}); check how it was written.") from None
+            else:
+                yield from _listed(path, value)
+                return
             lines = iter(text.split("\n"))  # JSON lines by another name
         else:
             lines = f
@@ -145,7 +148,13 @@ def is_number(value) -> bool:
 
 def is_numbers(value) -> bool:
     """A list of numbers, which may lack some."""
+    value = _one_row(value)
     return isinstance(value, list) and bool(value) and all(v is None or isinstance(v, int | float) for v in value)
+
+
+def _one_row(value):
+    """The vector in a matrix of one row."""
+    return value[0] if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list) else value
 
 
 def as_vector(value) -> array | str | None:
@@ -154,8 +163,7 @@ def as_vector(value) -> array | str | None:
         return columns.MISSING_VECTOR
     if isinstance(value, str):
         return columns.vector(value)
-    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
-        value = value[0]  # a matrix of one row
+    value = _one_row(value)
     if not isinstance(value, list):
         return None
     try:
@@ -195,7 +203,8 @@ def native(values: list) -> list | np.ndarray:
 def recognises(path: Path, head: bytes) -> bool:
     start = head[3:] if head.startswith(b"\xef\xbb\xbf") else head
     wide = head.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return suffix(path) in ENDINGS and is_text(head) and (wide or start.lstrip()[:1] in (b"{", b"["))
+    inside = start.lstrip()[:1] in (b"{", b"[") or wide
+    return is_text(head) and (bool(re.match(rb'\s*\{\s*"', start)) or (suffix(path) in ENDINGS and inside))
 
 
 def _columns(rows: list[dict]) -> list[Column]:
@@ -209,7 +218,7 @@ def _columns(rows: list[dict]) -> list[Column]:
         column = Column(name, "text", [], key.strip())
         lists = [v for v in given if is_numbers(v)]
         if len(lists) >= half:
-            column.kind, column.width = "vector", Counter(map(len, lists)).most_common(1)[0][0]
+            column.kind, column.width = "vector", Counter(len(_one_row(v)) for v in lists).most_common(1)[0][0]
             column.cells = [None if v is None else _beginning(v) for v in values[: columns.EXAMPLES]]
         else:
             column.cells = [cell(v) for v in values]

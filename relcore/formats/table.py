@@ -138,6 +138,8 @@ def _told_form(path: Path) -> _Form:
     expected = {".csv": ",", ".tsv": "\t", ".tab": "\t"}.get(suffix(path))
     with open_text(path) as f:
         lines = [line for line in islice(f, SAMPLE) if line.strip()]
+    if sum(line.lstrip()[:1] in "[({" and columns.vector(line) is not None for line in lines) > len(lines) / 2:
+        return _Form("\t", True, False)  # each line is one vector, whose commas are its own
     quoting = {"\t": _tab_quoting(lines)}
     order = [expected] if expected else []
     order += [d for d in (",", "\t", ";", "|") if d != expected]
@@ -421,7 +423,12 @@ def read(request: Request) -> Raw:
         layout = _layout(path, form, sample)
         plan = columns.plan(request, layout.columns, header=layout.header is not None)
         if plan.problem is not None:
-            raise plan.problem
+            only = len(sample) == 1 and not any(number(c) is not None for c in sample[0][1])
+            raise (
+                InputError(f"{path.name} holds one line of words and no rows; check how it was written.")
+                if only
+                else plan.problem
+            )
         reader = _Reader(path, layout, plan)
         reader.slow(sample[1:] if layout.header is not None else sample)
         _read_on(reader, f, form, sample[-1][0])
@@ -532,7 +539,7 @@ def write(path: Path, space: Space) -> list[str]:
         raise InputError("cells of this space stand in quotes, which .tsv does not keep apart; write .csv or .parquet.")
     try:
         with create(path) as f:
-            out = csv.writer(f, lineterminator="\n")
+            out = csv.writer(f)  # lines end in CR LF, so that either in a cell is put in quotes
             put = (lambda cells: f.write("\t".join(cells) + "\n")) if tab else out.writerow
             put([*side, *map(str, range(space.dim))])
             step = max(1, 2**20 // space.dim)

@@ -226,3 +226,10 @@ def test_a_mutated_file_is_an_input_error_or_a_space(data, where, how, listed):
         except InputError:
             return
         assert len(space) == report.rows_used
+
+
+def test_matrices_of_one_row_and_other_endings(lines):
+    space, _ = lines([{"v": [row]} for row in V.tolist()])
+    np.testing.assert_array_equal(space.vectors, V.astype(np.float32))
+    _, report = lines(ROWS, "t.csv")
+    assert report.format == "jsonl" and "the file holds jsonl" in report.warnings[0]

@@ -290,3 +290,15 @@ def test_numbers_with_nulls_are_exact():
     np.testing.assert_array_equal(
         arrow.numbers(pa.array(big, pa.int64())), np.array([2**24 + 1, np.nan, 2**53 + 1, -7], dtype=np.float32)
     )
+
+
+def test_matrices_of_one_row_are_vectors(tmp_path):
+    cells = [[row] for row in V.tolist()]
+    cells[2], cells[5], cells[6] = None, [[1.0] * 4] * 2, []
+    for inner in (pa.list_(pa.float64()), pa.list_(pa.float64(), 4)):
+        pq.write_table(pa.table({"emb": pa.array(cells, pa.list_(inner))}), tmp_path / "t.parquet", row_group_size=3)
+        space, report = load(tmp_path / "t.parquet")
+        np.testing.assert_array_equal(space.vectors, np.delete(V, [2, 5, 6], 0).astype(np.float32))
+        reasons = ["missing vector", "a matrix, not a vector (2 rows)", "missing vector"]
+        assert [s.reason for s in report.set_aside] == reasons and report.dtype == "float64"
+        assert peek(tmp_path / "t.parquet").dim == 4

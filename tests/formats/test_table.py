@@ -442,3 +442,13 @@ def test_frames(tmp_path):
     assert df.values.tolist() == [["cat", "gatto"], ["dog", "cane"]] and not df.attrs["header"]
     df = table_module.frame(tmp_path / "u.tsv", header=True)
     assert df.columns.tolist() == ["cat", "gatto"] and len(df) == 1
+
+
+def test_one_vector_a_line_without_quotes(table):
+    for name in ("t.csv", "t.tsv", "t.txt"):
+        for text in ("[1, 2]\n[3, 4]\n[5, 6]\n", "{1,2}\n{3,4}\n{5,6}\n", "embedding\n(1, 2)\n(3, 4)\n(5, 6)\n"):
+            np.testing.assert_array_equal(table(text, name)[0].vectors, ABC)
+
+
+def test_a_header_alone(table):
+    refused(table, "a,b\n", "no rows")
