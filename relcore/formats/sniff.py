@@ -141,6 +141,8 @@ def refuse(path: Path, head: bytes) -> InputError:
         return InputError(f"{name} looks like a zip archive without a .npy array inside; unpack it and give one file.")
     if head[:9].lower().startswith((b"<html", b"<!doctype", b"<?xml")) or head.lstrip()[:1] == b"<":
         return InputError(f"{name} looks like a web page (HTML or XML), not vectors; download the file itself again.")
+    if head.startswith(tuple(magic for magic, _, _ in COMPRESSIONS)) and unpacked(path, head) is head:
+        return InputError(f"{name} is compressed and damaged; write or download it again.")
     for magic, what, todo in (*_FOREIGN, *_FOREIGN_TEXT):
         if head.startswith(magic):
             return InputError(f"{name} looks like {what}, which is not read here; {todo}.")

@@ -128,7 +128,7 @@ def test_b09_only_the_object_array_of_an_npz_is_refused(tmp_path, rows):
         (b"<!DOCTYPE html><title>404</title>", ["web page", "again"]),
         (b"\n  <html><body>Not found", ["web page"]),
         (struct.pack("<ii", 793712314, 12) + b"\0" * 60, ["fastText"]),
-        (b"\x1f\x8b\x08" + b"\0" * 60, ["gzip"]),
+        (b"\x1f\x8b\x08" + b"\0" * 60, ["compressed and damaged"]),
         (b"1.0 2.0\n3.0 4.0\n", ["holds text", ".csv"]),
         (b"\x01\x02\x03\x04" * 20, ["no known format", ".npy"]),
     ],
