@@ -538,10 +538,12 @@ def serve(request: bytes, out: BinaryIO) -> None:
     except InputError as e:
         error = f"{name} {e}."
     except MemoryError:
-        error = f"{name} is damaged, or reading it takes more memory than there is; write or download it again."
+        error = f"{name}, an HDF5 file, is damaged, or takes more memory than there is; write or download it again."
     except Exception as e:  # the libraries raise nearly anything on damaged bytes
         why = (str(e).splitlines() or [""])[0][:120] or type(e).__name__
-        error = f"{name} is damaged ({why}); write or download it again, or save the vectors with np.save."
+        error = (
+            f"{name}, an HDF5 file, is damaged ({why}); write or download it again, or save the vectors with np.save."
+        )
     if error is not None:
         out.write(json.dumps({"error": error}).encode() + b"\n")
     out.flush()
