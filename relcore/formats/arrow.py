@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE = 200  # rows from which the roles of columns are told
-BATCH = 2**22  # numbers decoded at once
+BATCH = 2**20  # numbers decoded at once
 ROLES_KEY = b"relcore.roles"
 PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"BM", b"II*\0", b"MM\0*")  # how pictures begin
 
@@ -192,11 +192,13 @@ class Source(Protocol):
     Attributes
     ----------
     rows : as the file's metadata says.
+    held : bytes that the largest batch takes while it is unpacked.
     """
 
     path: Path
     schema: pa.Schema
     rows: int
+    held: int
 
     def batches(self, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
         """The rows of some columns, in that order, at most ``size`` at a time."""
@@ -333,7 +335,7 @@ def _dtype(source: Source, plan: columns.Plan) -> str:
 
 
 def _batch_size(plan: columns.Plan) -> int:
-    """Rows that hold about four million numbers."""
+    """Rows that hold about a million numbers."""
     return int(min(max(BATCH // (plan.dim or 1), 64), 2**16))
 
 
@@ -342,7 +344,7 @@ def peek(request: Request, source: Source) -> Peek:
     count = source.rows * (found.dim or 0)
     seen = [found.columns[c].cells for c in found.kept]
     cells = sum(sum(len(x or "") + 60 for x in some) / max(1, len(some)) for some in seen)
-    memory = int(count * 4.5 + source.rows * cells * 1.2) + 12 * BATCH
+    memory = int(count * 4.5 + source.rows * cells * 1.2) + 64 * BATCH + source.held
     head = None
     if found.vector and found.problem is None and source.rows:
         reader = _Reader(source, found)

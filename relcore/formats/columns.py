@@ -559,10 +559,12 @@ def _is_spelled(column: Column) -> bool:
 
 def _why_no_vector(columns: list[Column], roles: list[str | None]) -> str:
     blank = [c.name for c in columns if c.blank and c.heading.strip()]
-    spelled = next((x for c in columns if _is_spelled(c) for x in c.cells if not is_missing(x)), None)
+    spelled = next(
+        (x for c in columns for x in c.cells if _is_spelled(c) and _SPELLED.fullmatch((x or "").strip())), None
+    )
     cells = [x for c in columns for x in c.cells if x]
     comma = any("," in x and number(x.replace(",", ".")) is not None for x in cells)
-    if spelled is not None and _SPELLED.fullmatch(spelled.strip()) or comma:
+    if spelled is not None or comma:
         such = f"{_short(spelled, 20)!r} is not read as one, " if spelled else ""
         hint = f"{such}write decimals with a point, not a comma, and no other marks (1234.5)"
     elif any(role not in (None, "ignore") for role in roles) and any(c.kind in ("number", "vector") for c in columns):

@@ -91,7 +91,7 @@ class _Source:
         for field in self.schema:
             at += _nodes(field.type)
             ends.append(at)
-        self.rows, leaves = 0, [0] * len(self.schema)
+        self.rows, self.held, leaves = 0, 0, [0] * len(self.schema)
         file.seek(self.start)
         for message in pa.ipc.MessageReader.open_stream(file):
             try:
@@ -102,6 +102,7 @@ class _Source:
                 if min(lengths) < 0 or len(lengths) <= at:
                     raise InputError(f"{path.name}: a batch claims a length that cannot be; it is damaged.")
                 self.rows += lengths[0]
+                self.held = max(self.held, 8 * sum(lengths))
                 for c, end in enumerate(ends):
                     leaves[c] += lengths[end]  # of a list, the last one nested in it
         most = max(leaves, default=0)

@@ -29,7 +29,7 @@ class _Source:
 
     def __init__(self, path: Path, file):
         self.path, self.file, self.schema = path, file, file.schema_arrow
-        self.rows = file.metadata.num_rows
+        self.rows, self.held = file.metadata.num_rows, 0  # pages are unpacked one by one
         if self.rows < 0:
             raise InputError(f"{path.name} claims {self.rows:,} rows; it is damaged, so write or download it again.")
 
@@ -82,5 +82,5 @@ def write(path: Path, space: Space) -> list[str]:
 
     table, notes = arrow.table_of(space)
     others = [name for name in table.column_names if name != "vectors"]
-    pq.write_table(table, path, row_group_size=max(1024, arrow.BATCH // space.dim), use_dictionary=others or False)
+    pq.write_table(table, path, row_group_size=max(1024, 4 * arrow.BATCH // space.dim), use_dictionary=others or False)
     return notes
