@@ -35,8 +35,8 @@ def test_the_python_quickstart_runs(tmp_path, monkeypatch):
 
 def test_the_command_lines_run(tmp_path):
     lines = blocks("sh")[2].replace("\\\n", " ").replace("--out run", f"--out {tmp_path / 'run'}")
-    lines = lines.replace("evaluate run", f"evaluate {tmp_path / 'run'}").replace("bank.parquet", f"{tmp_path}/b.parquet")
-    lines = lines.strip().splitlines()
+    lines = lines.replace("evaluate run", f"evaluate {tmp_path / 'run'}")
+    lines = lines.replace("bank.parquet", f"{tmp_path}/b.parquet").strip().splitlines()
     assert len(lines) == 4
     for line in lines:
         words = line.split()
