@@ -51,7 +51,7 @@ CHUNK = 4096  # rows parsed before they are packed as float32
 BLOCK = 2**22  # characters given to pyarrow at once
 MAX_FIELD = 2**24  # characters of one field; a vector of 4,096 numbers takes 90,000
 PACKING = 3  # times that text of numbers shrinks when compressed
-_DECIMAL_COMMAS = re.compile(r"([^;]*;)?-?\d+,\d+(;-?\d+,\d+)+")
+_DECIMAL_COMMA = re.compile(r"(?:^|;)\s*[-+]?\d+,\d+(?:[eE][-+]?\d+)?\s*(?=;|$)")
 _CUT_VECTOR = re.compile(r"\s*[\[({]\s*-?[\d.]")
 _DELIMITERS = {",": "comma", "\t": "tab", ";": "semicolon", "|": "vertical bar", " ": "whitespace"}
 _HEADINGS = frozenset((*NAME_WORDS, *LABEL_WORDS, *MEDIA_WORDS, *ID_WORDS, *VECTOR_WORDS))
@@ -143,7 +143,7 @@ def _told_form(path: Path) -> _Form:
     quoting = {"\t": _tab_quoting(lines)}
     order = [expected] if expected else []
     order += [d for d in (",", "\t", ";", "|") if d != expected]
-    if sum(bool(_DECIMAL_COMMAS.fullmatch(line.strip())) for line in lines) > len(lines) / 2:
+    if sum(len(_DECIMAL_COMMA.findall(line.strip())) > 1 for line in lines) > len(lines) / 2:
         order = [";"]  # 1,5;2,5 is two numbers; by commas it would be three columns of nonsense
     usual = None
     for d in order:
@@ -190,17 +190,34 @@ def _is_header(first: list[str], kinds: list[str], rows: list[list[str]]) -> boo
     if not numeric:
         return known > 0
     cells = [first[c].strip() for c in numeric]
-    if not any(cells) or all(number(c) is None for c in cells):
-        return any(cells)
     if cells[0] == "":  # an index column without a name
         cells = cells[1:]
+    if not any(cells) or all(number(c) is None for c in cells):
+        return any(cells)
     others = [first[c].strip() for c, kind in enumerate(kinds) if kind != "number"]
     counted = [c for c in cells if number(c) is not None]
     more = len(counted) + (len(cells) - len(counted)) + known
     return more > 1 and bool(counted) and counted == [str(i) for i in range(len(counted))] and "" not in others
 
 
-def _layout(path: Path, form: _Form, sample: list[tuple[int, list[str]]]) -> _Layout:
+def _start(rows: Iterator[tuple[int, list[str]]]) -> tuple[list[tuple[int, list[str]]], int]:
+    """The first rows, and how many lines of comment stand above them: they begin with # and have another width.
+
+    The last of them is the header where it has a word for each column, as ``numpy.savetxt`` writes it.
+    """
+    sample = list(islice(rows, SAMPLE))
+    width = Counter(len(fields) for _, fields in sample).most_common(1)[0][0] if sample else 0
+    comments = 0
+    while len(sample) > 1 and sample[0][1][0].startswith("#") and len(sample[0][1]) != width:
+        line, fields = sample.pop(0)
+        if fields[0] == "#" and len(fields) == width + 1 and not sample[0][1][0].startswith("#"):
+            sample.insert(0, (line, fields[1:]))
+            break
+        comments += 1
+    return sample, comments
+
+
+def _layout(path: Path, form: _Form, sample: list[tuple[int, list[str]]], comments: int) -> _Layout:
     """Tell header and columns from the first rows."""
     if not sample:
         raise InputError(f"{path.name} holds no rows; check how it was written.")
@@ -217,6 +234,8 @@ def _layout(path: Path, form: _Form, sample: list[tuple[int, list[str]]]) -> _La
     if not has_header and len(rows) > 1 and len(rows[0]) == width:
         by_column = [(top, *rest) for top, rest in zip(rows[0], by_column, strict=True)]
     assumed = [] if form.told else [f"fields separated by {_DELIMITERS[form.delimiter]}"]
+    if comments:
+        assumed.append(f"lines of comment at the top, not read: {comments:,}")
     assumed.append("first line read as the header" if has_header else "no header line")
     headings = first if has_header else [""] * width
     found = []
@@ -376,7 +395,7 @@ def arrays(path: Path) -> list[ArrayInfo]:
     """The columns of vectors, where there are several to choose from; -1 stands for what only reading tells."""
     form = _form(path)
     with _readable(path), open_text(path) as f:
-        layout = _layout(path, form, list(islice(_rows(f, form), SAMPLE)))
+        layout = _layout(path, form, *_start(_rows(f, form)))
     found = [c for c in layout.columns if c.kind == "vector"]
     return [ArrayInfo(c.name, (-1, c.width or -1), "<f4") for c in found] if len(found) > 1 else []
 
@@ -385,8 +404,8 @@ def peek(request: Request) -> Peek:
     path = request.path
     form = _form(path)
     with _readable(path), open_text(path) as f:
-        sample = list(islice(_rows(f, form), SAMPLE))
-    layout = _layout(path, form, sample)
+        sample, comments = _start(_rows(f, form))
+    layout = _layout(path, form, sample, comments)
     plan = columns.plan(request, layout.columns, header=layout.header is not None)
     head = None
     if plan.vector and not plan.packed:
@@ -419,8 +438,8 @@ def read(request: Request) -> Raw:
     path = request.path
     form = _form(path)
     with _readable(path), open_text(path, request.progress) as f:
-        sample = list(islice(_rows(f, form), SAMPLE))
-        layout = _layout(path, form, sample)
+        sample, comments = _start(_rows(f, form))
+        layout = _layout(path, form, sample, comments)
         plan = columns.plan(request, layout.columns, header=layout.header is not None)
         if plan.problem is not None:
             only = len(sample) == 1 and not any(number(c) is not None for c in sample[0][1])
@@ -452,9 +471,11 @@ def _read_on(reader: _Reader, f: TextIO, form: _Form, line: int) -> None:
 # ---------------------------------------------------------------- single columns and frames
 
 
-def _all_rows(path: Path, form: _Form) -> list[tuple[int, list[str]]]:
+def _all_rows(path: Path, form: _Form) -> tuple[list[tuple[int, list[str]]], int]:
     with _readable(path), open_text(path) as f:
-        return list(_rows(f, form))
+        rows = _rows(f, form)
+        sample, comments = _start(rows)
+        return [*sample, *rows], comments
 
 
 def column(path: Path, key: str | None, role: str) -> list[str]:
@@ -468,7 +489,7 @@ def column(path: Path, key: str | None, role: str) -> list[str]:
             lines = [line.rstrip("\r\n") for line in f]
         if _form(path).delimiter in (" ", ",") or by_role_word(role, lines[:1]):
             return lines
-    rows = [fields for _, fields in _all_rows(path, _form(path))]
+    rows = [fields for _, fields in _all_rows(path, _form(path))[0]]
     header = [h.strip() for h in rows[0]] if rows else []
     if key is None and len(header) > 1:
         key = by_role_word(role, header)
@@ -498,8 +519,8 @@ def frame(path: Path, header: bool | None = None) -> pd.DataFrame:
     import pandas as pd
 
     form = _form(path)
-    rows = _all_rows(path, form)
-    layout = _layout(path, form, rows[:SAMPLE])
+    rows, comments = _all_rows(path, form)
+    layout = _layout(path, form, rows[:SAMPLE], comments)
     headings = layout.header
     if header is not None:
         headings = rows[0][1] if header else None

@@ -452,3 +452,33 @@ def test_one_vector_a_line_without_quotes(table):
 
 def test_a_header_alone(table):
     refused(table, "a,b\n", "no rows")
+
+
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("gap", [True, False])
+def test_what_pandas_writes_is_read_with_its_heading(table, index, gap):
+    frame = pd.DataFrame(ABC, columns=["d0", "d1"])
+    frame["label"] = [1.0, None, 2.0] if gap else [1, 2, 3]
+    frame["word"] = ["x", "y", "z"]
+    space, report = table(frame.to_csv(index=index))
+    np.testing.assert_array_equal(space.vectors, ABC)
+    assert list(space.names) == ["x", "y", "z"] and list(space.labels) == (["1", "", "2"] if gap else ["1", "2", "3"])
+
+
+@pytest.mark.parametrize("header", ["", "a b", "made by a program\nof several words\na b", "three words here"])
+def test_what_savetxt_writes_above_the_numbers_is_no_row(tmp_path, header):
+    np.savetxt(tmp_path / "a.txt", ABC, header=header)
+    space, report = load(tmp_path / "a.txt")
+    np.testing.assert_array_equal(space.vectors, ABC)
+    assert ("first line read as the header" in report.assumed) == header.endswith("a b")
+    above = header.count("\n") + (0 if header.endswith("a b") or not header else 1)
+    assert any(f"not read: {above}" in a for a in report.assumed) == (above > 0)
+
+
+def test_a_word_that_is_a_hash_is_a_word(table):
+    space, _ = table("# 1 2\nb 3 4\nc 5 6\n", name="a.txt")
+    assert list(space.names) == ["#", "b", "c"]
+
+
+def test_decimal_commas_are_told_beside_words_too(table):
+    refused(table, "d0;d1;word\n0,5;-0,25;x\n1,5;2,25;y\n3,5;-4,75;z\n", "write decimals with a point")
