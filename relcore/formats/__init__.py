@@ -251,6 +251,10 @@ def _check_memory(module: ModuleType, request: Request) -> None:
         )
 
 
+def _blank(name: object) -> bool:
+    return name is None or name == "" or name != name  # NaN is not itself
+
+
 def _set_duplicates_aside(raw: Raw, duplicates: str, fold_case: bool) -> None:
     """Keep the first row of each name; say how many rows repeat a name, and how many would if case were folded."""
     if raw.names is None or len(raw.names) != len(raw.vectors):
@@ -258,7 +262,7 @@ def _set_duplicates_aside(raw: Raw, duplicates: str, fold_case: bool) -> None:
     first: dict[str, int] = {}
     repeated: dict[int, int] = {}
     for row, name in enumerate(raw.names):
-        if row not in raw.aside:
+        if row not in raw.aside and not _blank(name):
             name = str(name)
             at = first.setdefault(name.casefold() if fold_case else name, row)
             if at != row:

@@ -462,3 +462,9 @@ def test_loading_is_light():
     code = "import sys, relcore.formats; print([m for m in ('torch', 'pandas', 'scipy') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_rows_without_a_name_are_no_duplicates(tmp_path, rows):
+    names = ["", None, float("nan"), "", *map(str, range(46))]
+    space, report = load(save(tmp_path / "a.npy", rows), names=names, duplicates="first")
+    assert len(space) == 50 and not report.set_aside and not any("earlier" in a for a in report.assumed)
