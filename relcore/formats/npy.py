@@ -199,7 +199,12 @@ def as_column(what: str, values: np.ndarray) -> Sequence:
         raise InputError(f"{what}: the array has {found}, wanted one value a row; choose another array.")
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8", "replace")
-    return values.tolist() if values.dtype.kind == "U" else values
+    if values.dtype.kind != "U":
+        return values
+    try:
+        return values.tolist()
+    except (SystemError, ValueError):  # numbers that stand for no character
+        raise InputError(f"{what}: the texts are damaged; write or download the file again.") from None
 
 
 def write(path: Path, space: Space) -> list[str]:

@@ -216,3 +216,13 @@ def test_a_mutated_file_is_refused_or_read(tmp_path_factory, data, order, dtype)
         assert len(space) <= 6 * 6
     except InputError as e:
         assert str(e)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_texts_of_numbers_that_stand_for_no_character_are_damaged(tmp_path, order):
+    np.save(tmp_path / "v.npy", np.eye(3))
+    texts = np.array(["a", "b", "c"]).astype(f"{order}U1")
+    texts.view(f"{order}u4")[1] = 0x7FFFFFFF
+    np.save(tmp_path / "n.npy", texts)
+    with pytest.raises(InputError, match=r"n\.npy.*damaged"):
+        load(tmp_path / "v.npy", names=tmp_path / "n.npy")
