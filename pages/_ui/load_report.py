@@ -95,7 +95,7 @@ def _refused(s: state.State, side: str, refused: Refused) -> None:
             help=None if id_column else "The file has one column only, so nothing says which row is meant",
             on_click=loader.again,
             args=(s, side),
-            kwargs=_by_id(options, refused.what, id_column),
+            kwargs={"match": "id", "id_column": id_column},
         )
         st.button(
             f"Attach to the first {min(refused.found, refused.wanted):,}",
@@ -128,14 +128,6 @@ def _columns_of(options: dict, what: str) -> list[str]:
         return loader.columns_of(file).get("columns", [])
     except InputError:
         return []
-
-
-def _by_id(options: dict, what: str, id_column: str | None) -> dict:
-    """The same file as a table of metadata, whose id column says which row is meant."""
-    changes = {"match": "id", "id_column": id_column}
-    if what != "metadata" and (file := _file_of(options, what)) is not None:
-        changes |= {what: None, "metadata": str(file)}
-    return changes
 
 
 # ---------------------------------------------------------------- pairs

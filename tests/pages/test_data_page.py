@@ -225,6 +225,22 @@ def test_labels_that_do_not_fit_are_refused_with_both_counts_and_three_ways_on(a
     assert "has 8 for 10" not in texts(at)
 
 
+def test_and_by_an_id_column(app, files):
+    table = pd.DataFrame(vectors(10), columns=list("abcd"))
+    table.insert(0, "id", range(100, 110))
+    table.to_csv(files / "x.csv", index=False)
+    np.save(files / "y.npy", vectors(10))
+    pd.DataFrame({"id": range(107, 99, -1), "label": list("hgfedcba")}).to_csv(files / "labels.csv", index=False)
+    at = choose(app("pages/data.py"), "x.csv", "y.npy")
+    next(w for w in at.selectbox if w.label == "Labels from a file").select("labels.csv").run()
+    at.radio(key="pairing").set_value("row").run()
+    at.button(key="open_both").click().run()
+    assert "labels.csv has 8 for 10 vectors" in texts(loaded(at))
+    at.selectbox(key="refused_id_x_labels").select("id").run()
+    at.button(key="by_id_x_labels").click().run()
+    assert state_of(loaded(at)).data.x.labels.tolist() == [*"abcdefgh", "", ""]
+
+
 def test_and_without_them(app, files):
     at = with_labels(app("pages/data.py"), files, 8)
     at.button(key="without_x_labels").click().run()
