@@ -325,7 +325,7 @@ class LinkedMap {
     this.tipPicture.alt = '';
     this.tipName = element('div', 'name');
     this.tipMore = element('div', 'more');
-    this.tip.append(this.tipGlyph, this.tipPicture, this.tipName, this.tipMore);
+    this.tip.append(this.tipGlyph, this.tipName, this.tipMore);
     this.notice = element('div', 'notice');
     this.notice.setAttribute('role', 'status');
     this.stage.append(this.glCanvas, this.inkCanvas, this.corners, this.tip, this.notice);
@@ -1216,9 +1216,12 @@ class LinkedMap {
 
   /** Only a picture that came with the data: an address would be fetched. */
   showPicture(source) {
-    const given = source.startsWith('data:image/');
-    this.tipPicture.style.display = given ? 'block' : 'none';
-    if (given && this.tipPicture.src !== source) this.tipPicture.src = source;
+    if (!source.startsWith('data:image/')) {
+      this.tipPicture.remove();
+      return;
+    }
+    if (this.tipPicture.src !== source) this.tipPicture.src = source;
+    this.tipName.before(this.tipPicture);
   }
 
   describe(panel, i) {
