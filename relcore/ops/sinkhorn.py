@@ -46,14 +46,15 @@ SHARP = 0.02  # epsilon over the median cost, below which the potentials of floa
 DESCENT_BELOW = 0.005  # epsilon over the median cost, below which larger ones are solved first
 DESCENT_FROM = 0.05  # the largest of these
 DESCENT = 4.0  # ratio between them
-DESCENT_TOLERANCE = 1e-2  # of the marginals, at each
+DESCENT_TOLERANCE = 1e-3  # of the marginals, at each
 DESCENT_CAP = 300  # iterations, at each
 HISTORY = 10  # steps Anderson's method combines
 RESTART = 3.0  # times the best error so far at which it starts anew from there
 SMALLEST = 1e-10  # of the cost's size: below it, epsilon is lost in float64's rounding of the cost
-NOISE = 1e-7  # of the exponent: error of a float32 product
+NOISE = 2e-7  # of an exponent: error of a float32 product
+SHOWS = 1e-4  # relative error of the entries of a plan
 NOTHING = 1e30  # minus this stands for the log of no mass, where -inf would not be ordered
-WORST_NOISE = 1e-2  # in an exponent, beyond which float32 is of no use
+WORST_NOISE = 1e-3  # in the kernel, beyond which float32 is of no use
 
 
 # ------------------------------------------------------------------------------------------------------------ the cost
@@ -286,10 +287,9 @@ class Coupling:
 
     @property
     def _dtype(self) -> torch.dtype:
-        """Float32 where its rounding of an exponent does not show."""
-        exponent = self.problem.cost.size / self.problem.epsilon
+        """Float32 where the plan is large, and the rounding of its exponents does not show."""
         small = self.shape[0] * self.shape[1] <= SMALL
-        return torch.float64 if small or NOISE * exponent > 1e-5 else torch.float32
+        return torch.float64 if small or _noise(self.problem) > SHOWS else torch.float32
 
     @property
     def _row_terms(self) -> Tensor:
@@ -491,20 +491,26 @@ class Solver:
         problem = whole
         if not (rows.all() and columns.all()):  # what has no mass takes no part
             problem = replace(whole, cost=whole.cost.part(rows, columns), a=whole.a[rows], b=whole.b[columns])
-        entries = problem.cost.shape[0] * problem.cost.shape[1]
-        noise = NOISE * problem.cost.size / problem.epsilon
-        dtype = torch.float32 if entries > SMALL and noise < WORST_NOISE else torch.float64
+        ladder = self._ladder(problem) if self.start is None else []
+        first = replace(problem, epsilon=ladder[0]) if ladder else problem
         if self.start is not None:
             g = self.start.to(problem.b)[columns]
-        elif entries > COARSE_ABOVE:
-            g = yield from self._sample(problem, dtype)
+        elif problem.cost.shape[0] * problem.cost.shape[1] > COARSE_ABOVE:
+            g = yield from self._sample(first)
         else:
-            g = yield from self._descend(problem, dtype, "descent")
+            g = _from_nothing(first)
+        for epsilon in ladder:
+            easier = replace(problem, epsilon=epsilon)
+            point = yield from self._run(
+                easier, g, _dtype(easier), "descent", max(self.tolerance, DESCENT_TOLERANCE), DESCENT_CAP
+            )
+            g = point.x * epsilon
 
         before, checked = self._steps, None
-        if dtype == torch.float32:
-            loose = max(self.tolerance, 2e-6, noise)
-            point = yield from self._run(problem, g, dtype, "main", loose, self.cap)
+        if _dtype(problem) == torch.float32:
+            loose = max(self.tolerance, 2e-6, _noise(problem))
+            cap = self.cap if loose == self.tolerance else (self.cap + 1) // 2
+            point = yield from self._run(problem, g, torch.float32, "main", loose, cap)
             checked, g = self._check(problem, point), point.x * problem.epsilon
         left = self.cap - (self._steps - before)
         sharp = problem.epsilon < SHARP * self._median
@@ -525,28 +531,24 @@ class Solver:
             self._notes.append("all costs are equal: the plan is the product of the marginals and matches nothing.")
         return problem
 
-    def _sample(self, problem: Problem, dtype: torch.dtype) -> Iterator[State]:
+    def _ladder(self, problem: Problem) -> list[float]:
+        """The larger epsilons to solve first, largest first; none where epsilon is large enough by itself."""
+        ratio = DESCENT_FROM * self._median / problem.epsilon
+        if ratio <= DESCENT_FROM / DESCENT_BELOW:
+            return []
+        return [problem.epsilon * DESCENT**k for k in range(math.ceil(math.log(ratio, DESCENT)), 0, -1)]
+
+    def _sample(self, problem: Problem) -> Iterator[State]:
         """g of all columns from the solution of a coarse problem, by one exact half step."""
         n, m = problem.cost.shape
         i, j = (_draw(size, SAMPLE, self.seed + k, problem.a.device) for k, size in enumerate((n, m)))
         a, b = (mass[at] * (mass.sum() / mass[at].sum()) for mass, at in ((problem.a, i), (problem.b, j)))
         coarse = replace(problem, cost=problem.cost.part(i, j), a=a, b=b)
-        g = yield from self._descend(coarse, dtype, "sample")
+        dtype = _dtype(problem)
+        g = _from_nothing(coarse, dtype)
         point = yield from self._run(coarse, g, dtype, "sample", max(self.tolerance, 1e-3), self.cap)
         columns = problem.cost.part(i, slice(None)).swapped
         return _half_step(coarse.swapped, columns, point.f * problem.epsilon, dtype)
-
-    def _descend(self, problem: Problem, dtype: torch.dtype, phase: str) -> Iterator[State]:
-        """g to begin with: one iteration from g = 0, and where epsilon is small, rough solutions at larger ones."""
-        f = _half_step(problem, problem.cost, torch.zeros_like(problem.b), dtype)
-        g = _half_step(problem.swapped, problem.cost.swapped, f, dtype)
-        ratio = DESCENT_FROM * self._median / problem.epsilon
-        steps = math.ceil(math.log(ratio, DESCENT)) if ratio > DESCENT_FROM / DESCENT_BELOW else 0
-        for k in range(steps, 0, -1):
-            easier = replace(problem, epsilon=problem.epsilon * DESCENT**k)
-            point = yield from self._run(easier, g, dtype, phase, max(self.tolerance, DESCENT_TOLERANCE), DESCENT_CAP)
-            g = point.x * easier.epsilon
-        return g
 
     def _run(
         self, problem: Problem, g: Tensor, dtype: torch.dtype, phase: str, tolerance: float, cap: int
@@ -630,14 +632,35 @@ def _coupling(problem: Problem, point: _Point) -> Coupling:
     return Coupling(problem, point.f * problem.epsilon, point.x * problem.epsilon)
 
 
+def _noise(problem: Problem) -> float:
+    """Relative error that float32 leaves in the kernel, and so in the marginals."""
+    return NOISE * problem.cost.size / problem.epsilon
+
+
+def _dtype(problem: Problem) -> torch.dtype:
+    """Float32 where the problem is large enough to gain by it, and epsilon to bear it."""
+    n, m = problem.cost.shape
+    return torch.float32 if n * m > SMALL and _noise(problem) < WORST_NOISE else torch.float64
+
+
+def _from_nothing(problem: Problem, dtype: torch.dtype | None = None) -> Tensor:
+    """g after one iteration from g = 0."""
+    dtype = dtype or _dtype(problem)
+    f = _half_step(problem, problem.cost, torch.zeros_like(problem.b), dtype)
+    return _half_step(problem.swapped, problem.cost.swapped, f, dtype)
+
+
 def _combined(residuals: list[Tensor], images: list[Tensor]) -> Tensor:
     """Anderson's next point: the images combined as makes the same combination of the residuals least."""
     if len(residuals) < 3:
         return images[-1]
     steps = torch.stack(residuals).diff(dim=0)
+    norms = torch.linalg.vector_norm(steps, dim=1).clamp_min(torch.finfo(steps.dtype).tiny)
+    steps /= norms[:, None]
     gram = steps @ steps.T
-    gram.diagonal().add_(1e-12 * gram.diagonal().max() + torch.finfo(gram.dtype).tiny)
-    weights = torch.linalg.lstsq(gram, (steps @ residuals[-1])[:, None]).solution[:, 0]
+    gram.diagonal().add_(1e-8)
+    # solve, not lstsq, whose result differs from call to call
+    weights = torch.linalg.solve_ex(gram, steps @ residuals[-1]).result / norms
     return images[-1] - weights @ torch.stack(images).diff(dim=0)
 
 
