@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages._ui import forms, live, router, runner, state
+from pages._ui import forms, live, opened, router, runner, state
 from pages._ui.header import plain
 from relcore import methods, preprocess, runs
 from relcore.errors import InputError
@@ -143,7 +143,7 @@ def choose_run(s: state.State) -> None:
     if not here:
         return
     ids = [r.id for r in here]
-    titles = {r.id: describe(r) for r in here}
+    titles = {r.id: opened.describe(r) for r in here}
     if s.run_id in ids:
         st.session_state["run_choice"] = s.run_id
     st.selectbox(
@@ -156,11 +156,6 @@ def choose_run(s: state.State) -> None:
         label_visibility="collapsed",
         on_change=lambda: open_chosen(s),
     )
-
-
-def describe(run: runs.Run) -> str:
-    status = "" if run.active else f"{run.status} · "  # an active run's status would be out of date at once
-    return f"{run.title} · {status}{run.record['seeds']} seeds · {run.record['created'][11:16]} UTC"
 
 
 def open_chosen(s: state.State) -> None:

@@ -6,34 +6,36 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages._ui import empty, maps, pictures, router, state
+from pages._ui import maps, opened, pictures, router, state
 from pages._ui.figures import WAY_NAMES, rank_histogram
 from pages._ui.header import plain
-from pages._ui.tables import metrics_table
-from relcore.analysis import RULES
+from pages._ui.tables import metrics_table, rules_table
+from relcore.analysis import RULES, ranks_of, rules_of
 from relcore.runs import Run
 
 router.ensure()
 SIDES = {"x_to_y": ("x", "y"), "y_to_x": ("y", "x")}
+RULE_HELP = (
+    "CSLS lowers the score of rows that are near to everything (hubs). The inverted softmax asks how likely a row is "
+    "to have this query among all. The coupling is the transport plan of the run, which shares out every row alike."
+)
+SCORES = {
+    "nearest": "cosine in the common space",
+    "csls": "twice the cosine, less the mean cosine of either row to its 10 nearest",
+    "isf": "log of the query's share of this row, by cosine at temperature 1/30",
+    "coupling": "log of the mass that the plan moves between the two",
+}
 
 
 def main() -> None:
     s = state.page_state()
     st.title("Retrieval", anchor=False)
-    run = state.active_run(s)
-    if run is None or not run.usable:
-        empty.no_run(s, run, "Retrieval shows the neighbours each row finds in the other space.")
-        return
-    if not state.is_of_data(run, s.data):
-        st.warning(f"Run {run.title} was made from other data. Open its data, or run on the data at hand.")
-        if st.button("Open the data of this run"):
-            state.open_run(s, run.id)
-            st.rerun()
+    run = opened.finished_run(s, "Retrieval shows the neighbours each row finds in the other space.")
+    if run is None:
         return
     arrays = state.analysis(run)
-    st.caption(f"Run **{plain(run.title)}** · seed {run.record['seed']} · {run.record['seeds']} seeds · {run.status}")
     figures(run)
-    way, rule, k = controls(s)
+    way, rule, k = controls(s, rules_of(arrays))
     side, other = SIDES[way]
     pick_query(s, arrays, way)
     picture, lists = st.columns([5, 6], gap="medium")
@@ -41,11 +43,11 @@ def main() -> None:
         query_tables(s, arrays, way, rule, k)
     with picture:
         maps.retrieval_map(s, run, arrays, way, rule, k)
-    worst_and_ranks(s, run, arrays, way)
+    worst_and_ranks(s, run, arrays, way, rule)
 
 
 def figures(run: Run) -> None:
-    """R@k, MRR, Jaccard and cosine of the run beside its references."""
+    """R@k, MRR, Jaccard and cosine of the run beside its references; and by each rule, teacher and student with it."""
     metrics = run.record.get("metrics")
     if not metrics or "x_to_y" not in metrics:
         health = run.record["health"]
@@ -56,9 +58,13 @@ def figures(run: Run) -> None:
         )
         return
     metrics_table(run.title, metrics)
+    if "rules" in metrics:
+        rules_table(run, metrics["rules"])
 
 
-def controls(s: state.State) -> tuple[str, str, int]:
+def controls(s: state.State, rules: list[str]) -> tuple[str, str, int]:
+    if st.session_state.get("rule", "nearest") not in rules:  # as with a run that found no coupling
+        st.session_state["rule"] = "nearest"
     with st.container(horizontal=True, vertical_alignment="bottom"):
         way = st.segmented_control(
             "Direction",
@@ -71,13 +77,13 @@ def controls(s: state.State) -> tuple[str, str, int]:
         )
         rule = st.segmented_control(
             "Rule",
-            list(RULES),
+            rules,
             format_func=RULES.get,
             default="nearest",
             required=True,
             key="rule",
             persist_state="session",
-            help="CSLS lowers the score of rows that are near to everything (hubs).",
+            help=RULE_HELP,
         )
         target = s.data.y if way == "x_to_y" else s.data.x
         most = min(50, len(target))
@@ -113,7 +119,7 @@ def pick_query(s: state.State, arrays: dict, way: str) -> None:
                     placeholder="choose one" + (" (first 500 shown)" if len(found) > 500 else ""),
                 )
         st.button("Random", icon=":material/casino:", on_click=random_query, args=(s, side))
-        if f"{way}/rank" in arrays:
+        if ranks_of(arrays, way) is not None:
             st.button(
                 "Most improved",
                 on_click=improved_query,
@@ -151,7 +157,7 @@ def gain(arrays: dict, way: str) -> np.ndarray | None:
     """Gain in reciprocal rank over the seed baseline; rows without a known partner gain nothing."""
     if f"{way}/rank_seed" not in arrays:
         return None
-    now, before = arrays[f"{way}/rank"].astype(float), arrays[f"{way}/rank_seed"].astype(float)
+    now, before = ranks_of(arrays, way).astype(float), arrays[f"{way}/rank_seed"].astype(float)
     known = now > 0
     return np.where(known, 1 / np.maximum(now, 1) - 1 / np.maximum(before, 1), -1.0)
 
@@ -166,13 +172,11 @@ def query_tables(s: state.State, arrays: dict, way: str, rule: str, k: int) -> N
         st.markdown(f"**Query in {plain(space.title)}:** {pictures.title(space, row)}")
     partner = partner_of(s, side, row)
     if partner >= 0:
-        rank = int(arrays[f"{way}/rank"][row])
-        before = (
-            f", {int(arrays[f'{way}/rank_seed'][row]):,} under the seed baseline"
-            if gain(arrays, way) is not None
-            else ""
-        )
-        st.caption(f"True partner at rank {rank:,} of {len(target):,}{before}.")
+        ranks = ranks_of(arrays, way, rule)
+        by_seeds = arrays.get(f"{way}/rank_seed")
+        now = "" if ranks is None else f"True partner at rank {int(ranks[row]):,} of {len(target):,}"
+        before = "" if by_seeds is None else f", {int(by_seeds[row]):,} under the seed baseline"
+        st.caption(f"{now}{before}." if now else "Older run: ranks are known for the nearest rule alone.")
     event = neighbour_table(s, arrays, way, rule, k, row, partner, key="there")
     if event is not None:
         set_query(s, other, event)
@@ -218,7 +222,7 @@ def neighbour_table(
                 width=65, help="Rank of this row for the same query under the relative representation of the seeds"
             ),
             "change": st.column_config.TextColumn(width=65),
-            "score": st.column_config.NumberColumn(format="%.3f", width=60),
+            "score": st.column_config.NumberColumn(format="%.3f", width=60, help=SCORES[rule]),
             "✓": st.column_config.TextColumn(width=30, help="The true partner of the query"),
             "name": st.column_config.TextColumn(width=230),
             "label": st.column_config.TextColumn(width=120),
@@ -242,15 +246,15 @@ def partner_of(s: state.State, side: str, row: int) -> int:
     return int(state.link(s).positions(side)[row])
 
 
-def worst_and_ranks(s: state.State, run: Run, arrays: dict, way: str) -> None:
-    if f"{way}/rank" not in arrays:
+def worst_and_ranks(s: state.State, run: Run, arrays: dict, way: str, rule: str) -> None:
+    ranks = ranks_of(arrays, way, rule)
+    if ranks is None:
         return
     side = SIDES[way][0]
     space, target = getattr(s.data, side), getattr(s.data, SIDES[way][1])
-    ranks = arrays[f"{way}/rank"]
     left, right = st.columns([5, 6], gap="medium")
     with left:
-        st.subheader(f"Rank of the true partner, {WAY_NAMES[way]}", anchor=False)
+        st.subheader(f"Rank of the true partner, {WAY_NAMES[way]}, {RULES[rule]}", anchor=False)
         shown = {run.title: ranks}
         if f"{way}/rank_seed" in arrays:
             shown = {"Seed": arrays[f"{way}/rank_seed"]} | shown
@@ -268,13 +272,13 @@ def worst_and_ranks(s: state.State, run: Run, arrays: dict, way: str) -> None:
         table = {"rank": ranks[worst], "name": space.names[worst]}
         if space.labels is not None:
             table["label"] = space.labels[worst]
-        found = arrays[f"{way}/nearest/indices"][worst, 0]
+        found = arrays[f"{way}/{rule}/indices"][worst, 0]
         table["finds instead"] = target.names[found]
         event = st.dataframe(
             pd.DataFrame(table),
             hide_index=True,
             height=300,
-            key=f"worst_{way}_{run.id}",
+            key=f"worst_{way}_{rule}_{run.id}",
             on_select="rerun",
             selection_mode="single-row",
             alt="The queries whose true partner ranks lowest",
@@ -289,8 +293,8 @@ def worst_and_ranks(s: state.State, run: Run, arrays: dict, way: str) -> None:
         st.caption("The 100 whose partner ranks lowest. Pick a row to make it the query.")
         if picked:
             row_id = int(space.ids[worst[picked[0]]])
-            if st.session_state.get("worst_seen") != (way, row_id):
-                st.session_state["worst_seen"] = (way, row_id)
+            if st.session_state.get("worst_seen") != (way, rule, row_id):
+                st.session_state["worst_seen"] = (way, rule, row_id)
                 set_query(s, side, row_id)
                 st.rerun()
 

@@ -478,8 +478,10 @@ def print_metrics(metrics: dict[str, Any]) -> None:
 
 
 def run_evaluate(args: argparse.Namespace) -> int:
-    """``evaluate RUN``. JSON: ``run, method, status, k, pairs, health, verdict, metrics{x_to_y, y_to_x, hubness}``."""
+    """``evaluate RUN``. JSON: ``run, method, status, k, pairs, health, verdict, spectrum, metrics{x_to_y, y_to_x,
+    hubness, rules{RULE{WAY{r@k, mrr, n, hubness}}}}``."""
     from relcore import runs
+    from relcore.metrics import spectrum
 
     run = runs.Run.load(args.run)
     if not run.usable:
@@ -495,6 +497,7 @@ def run_evaluate(args: argparse.Namespace) -> int:
         "pairs": scored,
         "health": run.record["health"],
         "verdict": run.record["verdict"],
+        "spectrum": spectrum.summary(run.analysis),
         "metrics": metrics,
     }
     if args.json:
@@ -508,22 +511,43 @@ def run_evaluate(args: argparse.Namespace) -> int:
         print_metrics(metrics)
     else:
         print("no truth is known, so there is nothing to score against")
-        for way, value in metrics["hubness"].items():
-            print(f"hubness {WAYS[way]} (skewness of N_10): {value:.2f}")
+    print()
+    print_rules(metrics["rules"], run)
     return DONE
+
+
+def print_rules(rules: dict[str, Any], run: Run) -> None:
+    """A row for each rule and direction: recall where truth is known, and the figures of N_10."""
+    from relcore.analysis import RULES
+    from relcore.metrics.hubness import remarks
+
+    scores = [k for k in rules["nearest"]["x_to_y"] if k.startswith("r@") or k == "mrr"]
+    figures = ("skewness", "robin_hood", "anti_hubs", "hub_share", "top_1_percent")
+    table = [("", "", *scores, *(f.replace("_", " ") for f in figures))]
+    for rule, ways in rules.items():
+        for way, values in ways.items():
+            numbers = [*(values[s] for s in scores), *(values["hubness"][f] for f in figures)]
+            table.append((RULES[rule], WAYS[way], *(f"{v:.3f}" for v in numbers)))
+    print_table(table)
+    n, m = (run.record[side]["rows"] for side in "xy")
+    for way, queries, targets in (("x_to_y", n, m), ("y_to_x", m, n)):
+        k = rules["nearest"][way]["hubness"]["k"]
+        print(f"{WAYS[way]}: {queries:,} queries, {targets:,} targets, k = {k}")
+        for line in remarks(queries, targets, k):
+            print(f"note       {line}")
 
 
 def evaluate(run: Run, k: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
     """The number of scored pairs, and the metrics at the given k; without truth hubness alone."""
     import torch
 
-    from relcore.metrics import hubness, retrieval
+    from relcore.analysis import by_rule
+    from relcore.metrics import retrieval
 
-    metrics = {
-        "hubness": {way: hubness.skewness(run.analysis[f"{way}/nearest/n_k"]) for way in WAYS},
-    }
     seeds, truth = run.pairs
     scored = None if truth is None else truth.without(seeds)
+    rules = by_rule(run.analysis, scored, k)
+    metrics = {"hubness": {way: rules["nearest"][way]["hubness"]["skewness"] for way in WAYS}, "rules": rules}
     if scored is None or not len(scored):
         return 0, metrics
     arrays = run.alignment_arrays()

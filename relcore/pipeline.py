@@ -17,7 +17,7 @@ import torch
 from relcore import analysis, preprocess
 from relcore.errors import InputError, RunFailed
 from relcore.methods.base import Alignment, Linear, Method, Snapshot
-from relcore.metrics import health, hubness, retrieval
+from relcore.metrics import health, retrieval, spectrum
 from relcore.ops import neighbors, relative
 from relcore.projection import Projection, fit_pca
 from relcore.space import Pair, Pairs
@@ -219,7 +219,8 @@ class Fit:
         for name, v in (("x", a.x), ("y", a.y)):
             if not torch.isfinite(v).all():
                 raise RunFailed(f"the coordinates of {name} hold NaN or infinite numbers.", len(self.history))
-        arrays = analysis.analyse(a.x, a.y, truth=self.pair.truth, seed_x=seed_x, seed_y=seed_y)
+        arrays = analysis.analyse(a.x, a.y, truth=self.pair.truth, seed_x=seed_x, seed_y=seed_y, coupling=a.coupling)
+        arrays |= self._spectrum()
         yield self._progress(2, total, "map", {}, None)
         arrays |= self._final_map()
         yield self._progress(3, total, "metrics", {}, None)
@@ -326,9 +327,19 @@ class Fit:
             self.projection = fit_pca(x)
         return {"map_x": self.projection(x), "map_y": self.projection(y)}
 
+    def _spectrum(self) -> dict[str, np.ndarray]:
+        """Of both sides and, with seeds, of their profiles against gamma, as they are and at the ridge of the method."""
+        seeds, ridge = self.task.seeds, float(getattr(self.task.method, "ridge", 0.0))
+        rows, aligned = {"x": self.x.numpy(), "y": self.y.numpy()}, {}
+        aligned["x"], aligned["y"] = (neighbors.unit_rows(v).numpy() for v in (self.alignment.x, self.alignment.y))
+        anchors = {"x": rows["x"][seeds.x], "y": rows["y"][seeds.y]}
+        return spectrum.analyse(rows, aligned, anchors, (0.0, ridge) if ridge else (0.0,))
+
     def _metrics(self, arrays, seed_x, seed_y) -> dict[str, Any] | None:
+        rules = analysis.by_rule(arrays, self.scored)
         out: dict[str, Any] = {
-            "hubness": {way: hubness.skewness(arrays[f"{way}/nearest/n_k"]) for way in ("x_to_y", "y_to_x")}
+            "hubness": {way: rules["nearest"][way]["hubness"]["skewness"] for way in analysis.WAYS},
+            "rules": rules,
         }
         if self.scored is None or not len(self.scored):
             return out

@@ -431,15 +431,26 @@ def test_evaluate_scores_as_brute_force_does(align, tmp_path, capsys):
         assert record["metrics"][way]["mrr"] == pytest.approx(np.where(rank <= 10, 1 / rank, 0).mean())
         assert 0 < record["metrics"][way]["r@2"] < 1
     assert {"hubness", "x_to_y", "y_to_x"} <= record["metrics"].keys()
+    rules = record["metrics"]["rules"]
+    assert rules.keys() == {"nearest", "csls", "isf"}  # this method finds no coupling
+    for way in ("x_to_y", "y_to_x"):
+        for name in ("r@2", "r@7", "mrr"):
+            assert rules["nearest"][way][name] == pytest.approx(record["metrics"][way][name])
+        nearest = np.argsort(-(similarity if way == "x_to_y" else similarity.T), axis=1)[:, :10]
+        n_10 = np.bincount(nearest.ravel(), minlength=ROWS)
+        assert rules["nearest"][way]["hubness"]["largest"] == n_10.max()
+    assert record["spectrum"]["gamma"][0] == 0.0 and record["spectrum"]["x"]["data"]["participation_ratio"] > 1
     assert main(["evaluate", str(out)]) == 0
-    assert "this run" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "this run" in said and "inverted softmax" in said and f"{ROWS} queries, {ROWS} targets, k = 10" in said
 
 
 def test_evaluate_without_truth_says_so(align, files, tmp_path, capsys):
     out = tmp_path / "run"
     assert align("--seeds", str(files / "seeds.csv"), "--out", str(out))[0] == 0
     assert main(["evaluate", str(out), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["metrics"].keys() == {"hubness"}
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert metrics.keys() == {"hubness", "rules"} and "mrr" not in metrics["rules"]["nearest"]["x_to_y"]
     assert main(["evaluate", str(out)]) == 0
     assert "no truth is known" in capsys.readouterr().out
 

@@ -86,7 +86,7 @@ def test_truth_does_not_reach_the_method(outcome):
     """With the truth withheld the alignment is the same to the last bit; only the scores are gone."""
     blind = align(Pair(PAIR.x, PAIR.y, None), method("ao", anchors=100), SEEDS)
     torch.testing.assert_close(blind.alignment.y, outcome.alignment.y, rtol=0, atol=0)
-    assert set(blind.metrics) == {"hubness"}
+    assert set(blind.metrics) == {"hubness", "rules"}
 
 
 def test_stopped_half_way_it_keeps_the_last_snapshot_and_says_so():

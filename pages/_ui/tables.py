@@ -6,6 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from pages._ui.figures import WAY_NAMES
+from relcore.analysis import RULES
+from relcore.runs import Run
 
 COLUMNS = {"r@1": "R@1", "r@5": "R@5", "r@10": "R@10", "mrr": "MRR", "jaccard": "Jaccard", "cosine": "cosine"}
 HELP = {
@@ -54,6 +56,49 @@ def metrics_table(title: str, metrics: dict, shown: tuple[str, ...] = tuple(COLU
                 "by the seed pairs alone; **GT anchors** by the run's own anchors, each with its true partner; "
                 "**discretised** replaces each optimised anchor by the row it was matched to."
             )
+
+
+def rules_table(run: Run, rules: dict) -> None:
+    """Recall by each rule, both ways; where the run has a coupling, as teacher and what the encoders keep of it."""
+    shown = {k: COLUMNS[k] for k in ("r@1", "r@5", "r@10", "mrr")}
+    titles = {rule: RULES[rule] for rule in rules}
+    if "coupling" in rules:
+        titles["coupling"] = "teacher: coupling (transductive)"
+        if run.record["params"].get("student", "none") != "none":
+            titles |= {rule: f"student: {title}" for rule, title in titles.items() if rule != "coupling"}
+    order = [r for r in ("coupling", *RULES) if r in rules]
+    rows = [
+        {"rule": titles[rule]}
+        | {f"{c} {arrow}": rules[rule][way][k] for k, c in shown.items() for way, arrow in WAY_NAMES.items()}
+        for rule in dict.fromkeys(order)
+    ]
+    n = rules["nearest"]["x_to_y"]["n"]
+    st.markdown("**Teacher and student**" if "coupling" in rules else "**By rule**")
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        column_config={
+            f"{c} {arrow}": st.column_config.NumberColumn(
+                format="%.3f", help=f"{HELP[c]}. {arrow}, n = {n:,}", width=84
+            )
+            for c in shown.values()
+            for arrow in WAY_NAMES.values()
+        }
+        | {"rule": st.column_config.TextColumn(pinned=True, width=250)},
+        key="rules_table",
+        alt="Recall by each rule, both directions",
+    )
+    if "coupling" in rules and titles["nearest"].startswith("student"):
+        kept = [
+            f"{rules['nearest'][way]['r@10'] / rules['coupling'][way]['r@10']:.0%} {arrow}"
+            for way, arrow in WAY_NAMES.items()
+            if rules["coupling"][way]["r@10"]
+        ]
+        st.caption(
+            f"Of the coupling's R@10 the encoders keep {' and '.join(kept) or 'nothing, it has none'}, by cosine. The "
+            "coupling is transductive: the rows scored took part in the transport. The encoders are applied to each "
+            "row by itself; CSLS and the inverted softmax look at the other queries too."
+        )
 
 
 def _named(title: str, metrics: dict, references: dict) -> list[tuple[str, dict]]:

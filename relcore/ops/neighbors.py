@@ -12,6 +12,7 @@ scores at chance and not at the top. Exact duplicates among the targets can diff
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,12 +20,71 @@ from torch import Tensor
 BLOCK_ELEMENTS = 1 << 23  # 32 MiB of float32 scores at once; larger blocks were not faster
 GROUP = 32  # columns a group in the search for the k largest
 TINY = 1e-30
+TEMPERATURE = 1 / 30  # of the inverted softmax
 
 
 def unit_rows(v: Tensor) -> Tensor:
     """The rows of (n, d) scaled to norm 1, float32. A zero row stays zero: its cosine with everything is 0."""
     v = v.float()
     return v / torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp_min(TINY)
+
+
+class Rule(NamedTuple):
+    """A score of every pair as one product, ``queries_i . targets_j + shift_j + offset_i``: what all rules here are.
+
+    Tensors float32: queries (p, r), targets (m, r), shift (m,), offset (p,).
+    """
+
+    queries: Tensor
+    targets: Tensor
+    shift: Tensor
+    offset: Tensor
+
+    def top_k(self, k: int, *, block: int | None = None) -> tuple[Tensor, Tensor]:
+        """Scores (p, k), descending, and indices int64 (p, k) of the best targets; equal scores by lowest index."""
+        scores, indices = topk_product(self.queries, self.targets, k, self.shift, block)
+        return scores + self.offset[:, None], indices
+
+    def rank(self, rows: Tensor, partners: Tensor, *, block: int | None = None) -> Tensor:
+        """Rank, from 1, of target ``partners[i]`` among all targets of query ``rows[i]``: int64 as ``rows``."""
+        out = [self.queries.new_zeros(0, dtype=torch.int64)]
+        for part, scores in _blocks(self.queries[rows], self.targets, block):
+            scores += self.shift
+            out.append(rank_of(scores, partners[part].to(scores.device)))
+        return torch.cat(out)
+
+
+def rank_of(scores: Tensor, partners: Tensor) -> Tensor:
+    """Rank, from 1, of column ``partners[i]`` in row i of the scores (p, m): int64 (p,).
+
+    One more than the number of columns that score strictly higher, or the same with a lower index.
+    """
+    partner = partners[:, None]
+    own = scores.gather(1, partner)
+    ahead = _count(scores > own)
+    tied = torch.nonzero(_count(scores >= own) > ahead + 1)[:, 0]
+    before = torch.arange(scores.shape[1], device=scores.device) < partner[tied]
+    ahead[tied] += ((scores[tied] == own[tied]) & before).sum(1)
+    return ahead + 1
+
+
+def cosine_rule(queries: Tensor, targets: Tensor) -> Rule:
+    """Cosine, of (p, r) to (m, r)."""
+    queries, targets = _ready(queries, targets)
+    return Rule(queries, targets, targets.new_zeros(len(targets)), queries.new_zeros(len(queries)))
+
+
+def csls_rule(x: Tensor, y: Tensor, means: tuple[Tensor, Tensor]) -> Rule:
+    """CSLS, ``2 cos(x, y) - r(x) - r(y)``, with ``means`` as :func:`csls_means` gives them."""
+    x, y = _ready(x, y)
+    return Rule(2 * x, y, -means[1], -means[0])
+
+
+def inverted_softmax_rule(x: Tensor, y: Tensor, temperature: float = TEMPERATURE, *, block: int | None = None) -> Rule:
+    """Inverted softmax: log-probabilities ``cos / T - logsumexp_x'(cos(x', y) / T)``, for each y over all rows of x."""
+    x, y = _ready(x, y)
+    sums = [torch.logsumexp(scores / temperature, 1) for _, scores in _blocks(y, x, block)]
+    return Rule(x / temperature, y, -torch.cat(sums), x.new_zeros(len(x)))
 
 
 def topk_cosine(queries: Tensor, targets: Tensor, k: int, *, block: int | None = None) -> tuple[Tensor, Tensor]:
@@ -45,15 +105,13 @@ def topk_cosine(queries: Tensor, targets: Tensor, k: int, *, block: int | None =
     ValueError
         k out of range, dimensions that differ, NaN or infinite numbers.
     """
-    queries, targets = _ready(queries, targets)
-    return topk_product(queries, targets, k, targets.new_zeros(len(targets)), block)
+    return cosine_rule(queries, targets).top_k(k, block=block)
 
 
 def partner_rank(x: Tensor, y: Tensor, rows_x: Tensor, rows_y: Tensor, *, block: int | None = None) -> Tensor:
     """Rank, from 1, of ``y[rows_y[i]]`` among all rows of y by cosine to ``x[rows_x[i]]``.
 
-    One more than the number of targets that score strictly higher, or the same with a lower index. The partner's
-    own score is read from the same product as the others', so rounding cannot set it against itself.
+    The partner's own score is read from the same product as the others', so rounding cannot set it against itself.
 
     Parameters
     ----------
@@ -64,18 +122,7 @@ def partner_rank(x: Tensor, y: Tensor, rows_x: Tensor, rows_y: Tensor, *, block:
     -------
     int64 (p,).
     """
-    x, y = _ready(x, y)
-    before = torch.arange(len(y), device=y.device)
-    out = []
-    for rows, scores in _blocks(x[rows_x], y, block):
-        partner = rows_y[rows].to(y.device)[:, None]
-        own = scores.gather(1, partner)
-        ahead = _count(scores > own)
-        tied = torch.nonzero(_count(scores >= own) > ahead + 1)[:, 0]
-        same_before = (scores[tied] == own[tied]) & (before < partner[tied])
-        ahead[tied] += same_before.sum(1)
-        out.append(ahead + 1)
-    return torch.cat(out) if out else torch.zeros(0, dtype=torch.int64, device=y.device)
+    return cosine_rule(x, y).rank(rows_x, rows_y, block=block)
 
 
 def csls_means(x: Tensor, y: Tensor, k: int = 10, *, block: int | None = None) -> tuple[Tensor, Tensor]:
@@ -104,23 +151,19 @@ def topk_csls(
     neighbors : neighbourhood of the means; at most the size of the other side.
     means : (r(x), r(y)) as :func:`csls_means` gives them, when x is only a part of the queries or they are at hand.
     """
-    means_x, means_y = csls_means(x, y, neighbors, block=block) if means is None else means
-    x, y = _ready(x, y)
-    scores, indices = topk_product(2 * x, y, k, -means_y, block)
-    return scores - means_x[:, None], indices
+    means = csls_means(x, y, neighbors, block=block) if means is None else means
+    return csls_rule(x, y, means).top_k(k, block=block)
 
 
 def topk_inverted_softmax(
-    x: Tensor, y: Tensor, k: int, *, temperature: float = 1 / 30, block: int | None = None
+    x: Tensor, y: Tensor, k: int, *, temperature: float = TEMPERATURE, block: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """As :func:`topk_cosine`, by inverted softmax: each target's weights over all rows of x sum to 1.
 
     Scores are log-probabilities ``cos / T - logsumexp_x'(cos(x', y) / T)``. Smith et al. 2017 (Offline bilingual word
     vectors), section 2.2; the default temperature is 1/30, as in MUSE's evaluation.
     """
-    x, y = _ready(x, y)
-    sums = [torch.logsumexp(scores / temperature, 1) for _, scores in _blocks(y, x, block)]
-    return topk_product(x / temperature, y, k, -torch.cat(sums), block)
+    return inverted_softmax_rule(x, y, temperature, block=block).top_k(k, block=block)
 
 
 def nearest_both(x: Tensor, y: Tensor, *, block: int | None = None) -> tuple[Tensor, Tensor]:

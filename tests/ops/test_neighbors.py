@@ -86,6 +86,40 @@ def test_rank_is_the_position_in_the_list(make):
     np.testing.assert_array_equal(rank.numpy(), position)
 
 
+def rules(x, y):
+    c = cosine(x, y)
+    weights = np.exp(c * 30)
+    return {
+        "csls": (neighbors.csls_rule(x, y, neighbors.csls_means(x, y)), csls(x, y)),
+        "inverted softmax": (neighbors.inverted_softmax_rule(x, y), np.log(weights / weights.sum(0))),
+    }
+
+
+@pytest.mark.parametrize("name", ["csls", "inverted softmax"])
+def test_every_rule_ranks_as_its_formula_orders(name):
+    x, y = sides(57, 41)
+    rule, scores = rules(x, y)[name]
+    rows, partners = torch.arange(57).flip(0), torch.arange(57) % 41
+    position = (ordered(scores, 41)[rows.numpy()] == partners.numpy()[:, None]).argmax(1) + 1
+    np.testing.assert_array_equal(rule.rank(rows, partners, block=7).numpy(), position)
+    np.testing.assert_array_equal(rule.top_k(41, block=7)[1][rows, rule.rank(rows, partners) - 1].numpy(), partners)
+
+
+def test_copies_of_a_target_are_ranked_in_their_order():
+    """Equal scores by lowest index, under every rule: a copy stands just behind the row it repeats."""
+    x, y = sides(20, 6)
+    y = y.repeat(3, 1)
+    for rule in (neighbors.cosine_rule(x, y), *(rule for rule, _ in rules(x, y).values())):
+        ranks = torch.stack([rule.rank(torch.arange(20), torch.full((20,), 4 + 6 * copy)) for copy in range(3)])
+        assert (ranks[1] == ranks[0] + 1).all() and (ranks[2] == ranks[0] + 2).all()
+
+
+def test_nothing_to_rank_is_no_rank():
+    x, y = sides(5, 6)
+    nothing = torch.zeros(0, dtype=torch.int64)
+    assert neighbors.partner_rank(x, y, nothing, nothing).shape == (0,)
+
+
 def test_a_space_against_itself_ranks_first():
     x, _ = sides(3000, 1, r=50)
     rows = torch.arange(3000)
