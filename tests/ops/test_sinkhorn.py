@@ -77,7 +77,7 @@ def large(monkeypatch):
         (40, 40, 0.5, False),
         (60, 35, 0.05, True),
         (35, 60, 0.01, True),
-        (30, 25, 0.005, False),
+        (30, 25, 0.01, False),
         (1, 7, 0.05, True),
         (20, 1, 0.05, False),
     ],
