@@ -399,7 +399,6 @@ def test_pairing_again_does_not_read_again(app, files, monkeypatch):
         ("page.npy", b"<!DOCTYPE html><html>404</html>"),
         ("cut.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (9, 4), }".ljust(128)),
         ("bad.npz", b"PK\x03\x04 no zip"),
-        ("nothing.csv", b"a,b\n"),
         ("p.npy", b"\x80\x04\x95\x00"),
     ],
 )  # fmt: skip
@@ -412,6 +411,15 @@ def test_a_broken_file_is_one_sentence_and_the_view_before_stays(app, files, nam
         loaded(at)
     assert "Space A" in errors(at) and "Traceback" not in errors(at) and len(at.error) == 1
     assert state_of(at).data.sample == "banking77"
+
+
+def test_a_table_without_numbers_asks_for_a_column_and_cannot_be_opened(app, files):
+    (files / "words.csv").write_bytes(b"a,b\n")
+    np.save(files / "y.npy", vectors())
+    at = choose(app("pages/data.py"), "words.csv", "y.npy")
+    assert any("No column is a vector" in i.value for i in at.info)
+    assert any("none of the 2 columns holds numbers" in c.value for c in at.caption)
+    assert at.button(key="open_both").disabled and not at.error
 
 
 # ---------------------------------------------------------------- pictures
