@@ -436,7 +436,7 @@ def peek(request: Request) -> Peek:
     rows = size / max(len(block) / max(block.count(b"\n"), 1), 1)
     if layout.count is not None:
         rows = layout.count if packed else min(layout.count, 1.5 * rows)  # a header can lie
-    memory = int(rows * (4 * layout.dim + 120)) + 6 * BLOCK
+    memory = int(rows * (4 * layout.dim + 120)) + 6 * min(BLOCK, int(size))
     good = [i for i in range(len(parser.rows)) if i not in parser.aside]
     return Peek(
         layout.count, layout.dim, "text", memory, head=parser.rows.matrix()[good], assumed=tuple(layout.assumed)

@@ -97,7 +97,7 @@ def peek(request: Request) -> Peek:
         count, dim = _header(f, path.name)
         words, head = next(_parts(f, path.name, dim, 2**18))
     size = path.stat().st_size * (2 if is_packed(path) else 1)  # float32 hardly packs
-    memory = int(min(count, size // (4 * dim + 1)) * (4 * dim + 120)) + 6 * BLOCK
+    memory = int(min(count, size // (4 * dim + 1)) * (4 * dim + 120)) + 6 * min(BLOCK, size)
     return Peek(count, dim, "float32", memory, head=head[:5] if words else None)
 
 
