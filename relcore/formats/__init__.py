@@ -234,7 +234,7 @@ def load(
 def _pop_folder(apart: dict[str, Column]) -> Path | None:
     """Take the folder of pictures, if the media are one, from the columns that come from elsewhere."""
     value = apart.get("media")
-    if not isinstance(value, str | Path) or not (folder := split_spec(value)[0]).is_dir():
+    if not isinstance(value, str | Path) or not os.path.isdir(folder := split_spec(value)[0]):
         return None
     del apart["media"]
     return folder.resolve()
@@ -289,7 +289,7 @@ def _locate(value: Column | None, path: Path, module: ModuleType, role: str) -> 
     if isinstance(value, str) and value in {a.name for a in module.arrays(path)}:
         return "same", value
     other, inner = split_spec(value)
-    if not other.exists():
+    if not os.path.exists(other):
         if "/" in str(value) or other.suffix.lower() in endings():
             raise InputError(f"there is no file {other} for the {role}; check the path.")
         return "same", str(value)
@@ -365,18 +365,22 @@ def write(space: Space, path: str | Path) -> list[str]:
     InputError
         An ending that no format is written as, a folder that is not there, or a name that the format cannot hold.
     """
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))
     module = writer(path)
-    if path.is_dir() or not path.parent.is_dir():
+    if os.path.isdir(path) or not os.path.isdir(path.parent):
         raise InputError(
             f"{path} cannot be written: its folder is not there, or it is a folder itself; check the path."
         )
-    folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=".relcore-"))
+    folder = None
     try:
+        folder = Path(tempfile.mkdtemp(dir=path.parent, prefix=".relcore-"))
         notes = module.write(folder / path.name, space)
         os.replace(folder / path.name, path)
+    except OSError as e:
+        raise InputError(f"{path} cannot be written ({e.strerror or e}); check the path and the room there.") from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
     return notes
 
 

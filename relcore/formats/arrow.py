@@ -238,6 +238,7 @@ def _columns(source: Source) -> list[Column]:
     if len(set(names)) < len(names):
         twice = sorted({n for n in names if names.count(n) > 1})
         raise InputError(f"{source.path.name} has several columns called {shown(twice)}; rename them.")
+    columns.check_count(source.path.name, len(names))
     called = columns.unique(names)
     sample = _first(source, names)
     index = _index_columns(source.schema)
@@ -314,8 +315,14 @@ def _known_roles(schema: pa.Schema) -> dict[str, str] | None:
 
 
 def plan(request: Request, source: Source) -> columns.Plan:
-    known = _known_roles(source.schema)
-    return columns.plan(request, _columns(source), known=known)
+    found = columns.plan(request, _columns(source), known=_known_roles(source.schema))
+    for c in found.vector if found.packed else ():
+        shape = getattr(source.schema.field(c).type, "shape", ())  # of Arrow's tensors
+        if len(shape) > 1:
+            found.assumed.append(
+                f"each row of {found.name(c)!r} is an array of shape {tuple(shape)}, read number by number"
+            )
+    return found
 
 
 def arrays(source: Source) -> list[ArrayInfo]:
@@ -343,7 +350,7 @@ def peek(request: Request, source: Source) -> Peek:
     found = plan(request, source)
     count = source.rows * (found.dim or 0)
     seen = [found.columns[c].cells for c in found.kept]
-    cells = sum(sum(len(x or "") + 60 for x in some) / max(1, len(some)) for some in seen)
+    cells = sum(sum(len(x or "") + 60 for x in some) / max(1, len(some)) for some in seen) + 130  # by name and row
     memory = int(count * 4.5 + source.rows * cells * 1.2) + 64 * BATCH + source.held
     head = None
     if found.vector and found.problem is None and source.rows:
@@ -364,6 +371,7 @@ def read(request: Request, source: Source) -> Raw:
     told = 0.0
     for batch in source.batches(reader.names, _batch_size(found)):
         reader.add(batch)
+        del batch  # it holds the memory of the largest part of the file that is unpacked at once
         if (share := reader.n / source.rows) >= told + 0.01:
             told = share
             request.progress(min(share, 1.0))

@@ -198,9 +198,15 @@ def by_role_word(role: str, candidates: Sequence[str]) -> str | None:
 
 
 def shown(names: Sequence[str], most: int = 8) -> str:
-    """A list for a message: the first few, and how many more."""
+    """A list for a message: the first few, the long ones cut, and how many more."""
     more = len(names) - most
-    return ", ".join(map(str, names[:most])) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(brief(str(n)) for n in names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def brief(text: str, most: int = 100) -> str:
+    """A name from a file as a message shows it: in one line, without control characters, cut where it is long."""
+    text = text if len(text) <= most else text[: most - 1] + "\u2026"
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def display(path: Path, key: str | None = None) -> str:

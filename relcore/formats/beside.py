@@ -15,6 +15,7 @@ import numpy as np
 from relcore.errors import InputError
 from relcore.formats import table
 from relcore.formats.base import ID_WORDS, NAME_WORDS, ROLES, Raw, by_role_word, display, shown
+from relcore.formats.columns import whole
 from relcore.formats.registry import reader, split_spec
 from relcore.formats.sniff import HEAD, is_pickle, is_text, read_head, suffix, unpacked
 from relcore.formats.text import open_text
@@ -248,7 +249,8 @@ class _Match:
 
 
 def _ids(what: str, values: Sequence) -> _Ids:
-    return _Ids(what, [nfc(k.strip()) for k in as_text(_plain(values), len(values), what)])
+    keys = whole(list(as_text(_plain(values), len(values), what)))  # 1.0 in one file is 1 in another
+    return _Ids(what, [nfc(k.strip()) for k in keys])
 
 
 def _column_ids(frame: pd.DataFrame, title: str) -> _Ids:

@@ -40,6 +40,7 @@ MISSING = frozenset(
 MISSING_VECTOR = "missing vector"
 TRUNCATED = "printed and truncated, the data is gone"
 EXAMPLES = 5  # cells shown of a column
+MAX_COLUMNS = 100_000
 CUT_OFF = "cut off before its end, the data is gone"
 
 _CODE = re.compile(r"[-+]?0\d+")  # 01 is no number but a code, and differs from 1
@@ -346,6 +347,15 @@ class Plan:
 def _short(cell: str | None, most: int = 80) -> str:
     text = cell or ""
     return text if len(text) <= most else text[: most - 1] + "\u2026"
+
+
+def check_count(what: str, count: int) -> None:
+    """Raise :class:`InputError` for a table that can only lie on its side."""
+    if count > MAX_COLUMNS:
+        raise InputError(
+            f"{what} has {count:,} columns, at most {MAX_COLUMNS:,} are read; turn the table over, so that a row is a "
+            "vector, or save the numbers as .npy."
+        )
 
 
 def unique(headings: Sequence[str]) -> list[str]:

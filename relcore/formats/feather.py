@@ -32,8 +32,9 @@ def recognises(path: Path, head: bytes) -> bool:
     return head.startswith((_FILE, _OLD)) or (stream and path.suffix.lower() in ENDINGS)
 
 
-def _lengths(message: bytes) -> list[int] | None:
-    """Of a batch's header: its rows, then the length of each field and of what is nested in it; None for others.
+def _lengths(message: bytes) -> tuple[list[int], bool] | None:
+    """Of a batch's header: its rows, then the length of each field and of what is nested in it; and whether it is
+    compressed. None for other messages.
 
     The header is a flatbuffer; pyarrow tells none of this without unpacking the batch.
     """
@@ -60,7 +61,7 @@ def _lengths(message: bytes) -> list[int] | None:
         start = follow(nodes)
         count = min(struct.unpack_from("<I", message, start)[0], len(message) // 16)
         out += [struct.unpack_from("<q", message, start + 4 + 16 * i)[0] for i in range(count)]
-    return out
+    return out, field(batch, 3) is not None
 
 
 def _nodes(type: pa.DataType) -> int:
@@ -91,18 +92,21 @@ class _Source:
         for field in self.schema:
             at += _nodes(field.type)
             ends.append(at)
-        self.rows, self.held, leaves = 0, 0, [0] * len(self.schema)
+        self.rows, self.held, self.packed, leaves = 0, 0, False, [0] * len(self.schema)
         file.seek(self.start)
         for message in pa.ipc.MessageReader.open_stream(file):
             try:
-                lengths = _lengths(message.metadata.to_pybytes())
+                found = _lengths(message.metadata.to_pybytes())
             except struct.error as e:
                 raise InputError(f"{path.name} is damaged ({e}); write or download it again.") from None
-            if lengths is not None:
+            if found is not None:
+                lengths, packed = found
                 if min(lengths) < 0 or len(lengths) <= at:
                     raise InputError(f"{path.name}: a batch claims a length that cannot be; it is damaged.")
                 self.rows += lengths[0]
-                self.held = max(self.held, 8 * sum(lengths))
+                if packed:  # else it is read in place
+                    self.packed = True
+                    self.held = max(self.held, message.body.size + 8 * sum(lengths))
                 for c, end in enumerate(ends):
                     leaves[c] += lengths[end]  # of a list, the last one nested in it
         most = max(leaves, default=0)
@@ -121,7 +125,9 @@ class _Source:
     def batches(self, names: list[str], size: int) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        options = pa.ipc.IpcReadOptions(included_fields=[self.schema.get_field_index(n) for n in names])
+        # spares unpacking the other columns; without anything to unpack it would copy those that are asked for
+        wanted = [self.schema.get_field_index(n) for n in names] if self.packed else None
+        options = pa.ipc.IpcReadOptions(included_fields=wanted)
         self.file.seek(0)
         if self.is_file:
             reader = pa.ipc.open_file(self.file, options=options)
@@ -129,10 +135,11 @@ class _Source:
         else:
             found = pa.ipc.open_stream(self.file, options=options)
         for batch in found:
-            batch.validate(full=True)  # a damaged offset would be followed anywhere
             batch = batch.select(names)
+            batch.validate(full=True)  # a damaged offset would be followed anywhere
             for start in range(0, batch.num_rows, size):
                 yield batch.slice(start, size)
+            del batch  # before the next one is unpacked
 
 
 @contextmanager

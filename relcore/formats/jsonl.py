@@ -48,11 +48,15 @@ def parse(text: str):
     except ValueError:
         pass
     try:
-        value = json.loads(text, parse_constant=lambda word: math.nan)
+        value = json.loads(text, parse_constant=lambda word: math.nan, parse_int=_whole_number)
+        # half of a two-part character, which orjson refuses and no file can hold
+        return _whole_characters(value) if "\\ud" in text.lower() else value
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    # half of a two-part character, which orjson refuses and no file can hold
-    return _whole_characters(value) if "\\ud" in text.lower() else value
+
+
+def _whole_number(digits: str) -> int | float:
+    return int(digits) if len(digits) < 1000 else float(digits)  # Python reads no more than 4,300 digits
 
 
 def _whole_characters(value):

@@ -96,7 +96,8 @@ def check_numbers(what: str, dtype: str) -> None:
     known = _numpy(dtype)
     if known is not None and known.kind == "V":
         raise InputError(
-            f"{what}: holds records, wanted numbers; save them as one plain array, for example with "
+            f"{what}: holds records or numbers of a kind that .npy cannot name, such as bfloat16 ({known.itemsize} "
+            "bytes each), wanted plain numbers; save array.astype(numpy.float32), or records with "
             "numpy.lib.recfunctions.structured_to_unstructured."
         )
     if not is_number(dtype):
@@ -199,6 +200,10 @@ def _plan(a: Named, request: Request) -> _Plan:
             plan.meta[title if title not in plan.meta else name] = name
     if plan.meta:
         plan.assumed.append(f"arrays read as metadata: {shown(list(plan.meta))}")
+    if a.objects:
+        plan.warned.append(
+            f"arrays of Python objects, not read: {shown(sorted(a.objects))}; save texts with numpy.array(texts, str)"
+        )
     return plan
 
 

@@ -65,6 +65,8 @@ def header(f: BinaryIO, what: str, size: int) -> Header:
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(source, max_header_size=_MAX_HEADER)
         else:
             raise ValueError(f"version {version[0]}.{version[1]} is not known")
+        if any(type(s) is not int for s in shape):  # True passes for a number there
+            raise ValueError(f"shape {shape}")
     except zipfile.BadZipFile:
         raise  # a checksum of the archive around it
     except Exception as e:  # numpy parses the header as Python text and lets the tokenizer's errors through
@@ -208,7 +210,8 @@ def as_column(what: str, values: np.ndarray) -> Sequence:
 
 
 def write(path: Path, space: Space) -> list[str]:
-    np.save(path, space.vectors, allow_pickle=False)
+    with path.open("wb") as f:  # given a path, numpy appends .npy to .NPY
+        np.save(f, space.vectors, allow_pickle=False)
     named = any(name != str(i) for i, name in enumerate(space.names))
     held = {"names": named, "labels": space.labels is not None, "media": space.media is not None}
     held["metadata"] = space.meta is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -40,13 +41,13 @@ def endings() -> tuple[str, ...]:
 def split_spec(spec: str | Path) -> tuple[Path, str | None]:
     """``FILE`` or ``FILE:KEY``. A file whose own name holds the colon wins, then the longest file name that exists."""
     text = str(spec)
-    path = Path(text).expanduser()
-    if path.exists():
+    path = Path(os.path.expanduser(text))
+    if os.path.exists(path):  # unlike Path.exists, no error for a name that cannot be
         return path, None
     cut = len(text)
     while (cut := text.rfind(":", 0, cut)) > 0:
-        if (left := Path(text[:cut]).expanduser()).exists():
-            return left, text[cut + 1 :] or None
+        if os.path.exists(left := os.path.expanduser(text[:cut])):
+            return Path(left), text[cut + 1 :] or None
     return path, None
 
 

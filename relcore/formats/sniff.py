@@ -53,9 +53,9 @@ def read_head(path: Path) -> bytes:
     InputError
         The file is missing, a directory, empty or not readable.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path} is a directory, wanted a file; give the file that holds the vectors.")
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path.exists, no error for a name that cannot be
         raise InputError(f"there is no file {path}; check the path.")
     if not path.is_file():
         raise InputError(f"{path} is not a regular file; give the file that holds the vectors.")
@@ -148,6 +148,8 @@ def refuse(path: Path, head: bytes) -> InputError:
             return InputError(f"{name} looks like {what}, which is not read here; {todo}.")
     if head.startswith(_UTF32) or len(head) > 3 and (not any(head[1::2]) or not any(head[::2])):
         return InputError(f"{name} looks like text in UTF-16 or UTF-32 without its mark; save it as UTF-8.")
+    if (at := head.find(b"\0")) > 0 and is_text(head.replace(b"\0", b"")):
+        return InputError(f"{name} looks like text, but byte {at:,} is NUL, which no text holds; write it again.")
     if len(head) > 9 and head[8:9] == b"{" and b'"dtype"' in head:
         return InputError(f"{name} looks like a safetensors file with a damaged header; write or download it again.")
     if is_text(head):

@@ -192,8 +192,8 @@ def _is_header(first: list[str], kinds: list[str], rows: list[list[str]]) -> boo
     cells = [first[c].strip() for c in numeric]
     if cells[0] == "":  # an index column without a name
         cells = cells[1:]
-    if not any(cells) or all(number(c) is None for c in cells):
-        return any(cells)
+    if all(number(c) is None for c in cells if c):  # a column without a name among others is no reason against it
+        return 2 * sum(map(bool, cells)) > len(cells)
     others = [first[c].strip() for c, kind in enumerate(kinds) if kind != "number"]
     counted = [c for c in cells if number(c) is not None]
     more = len(counted) + (len(cells) - len(counted)) + known
@@ -224,8 +224,10 @@ def _layout(path: Path, form: _Form, sample: list[tuple[int, list[str]]], commen
     rows = [fields for _, fields in sample]
     first = rows[0]
     width = Counter(map(len, rows)).most_common(1)[0][0]  # of equals the first
+    columns.check_count(path.name, width)
     body = [r for r in rows[1:] if len(r) == width] or rows[:1]
-    if len(first) == width - 1 and len(rows) > 1:
+    short = len(first) == width - 1 and len(rows) > 1
+    if short:
         blank = all(not r[-1].strip() for r in body)
         first = [*first, ""] if blank else ["", *first]  # a separator at each line's end, or R's row names
     by_column = list(zip(*body, strict=True))
@@ -237,6 +239,10 @@ def _layout(path: Path, form: _Form, sample: list[tuple[int, list[str]]], commen
     if comments:
         assumed.append(f"lines of comment at the top, not read: {comments:,}")
     assumed.append("first line read as the header" if has_header else "no header line")
+    if short and has_header:
+        assumed.append(
+            f"the header has a field less than the rows: the {'last' if blank else 'first'} column has no name"
+        )
     headings = first if has_header else [""] * width
     found = []
     for name, heading, kind, cells in zip(columns.unique(headings), headings, kinds, by_column, strict=True):
@@ -431,7 +437,7 @@ def _memory(path: Path, sample: list[tuple[int, list[str]]], plan: columns.Plan)
     row = sum(len(c) + 1 for _, fields in sample for c in fields) / len(sample)
     kept = sum(len(c or "") + 60 for i in plan.kept for c in plan.columns[i].cells[:SAMPLE])
     per_row = 4.5 * (plan.dim or 0) + kept / max(1, len(plan.columns[0].cells))
-    return int(size / max(row, 1) * per_row * 1.2) + 8 * BLOCK
+    return int(size / max(row, 1) * per_row * 1.2) + 8 * min(BLOCK, size)
 
 
 def read(request: Request) -> Raw:

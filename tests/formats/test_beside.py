@@ -400,3 +400,11 @@ def test_any_bytes_beside_the_vectors_are_an_error_in_words_or_a_space(tmp_path_
                 assert len(load(folder / "v.npy", match=match, **options)[0]) == 3
             except InputError as e:
                 assert str(e)
+
+
+def test_ids_that_pandas_wrote_with_a_decimal_point_match(tmp_path):
+    np.save(tmp_path / "v.npy", np.eye(3, dtype=np.float32))
+    frame = pd.DataFrame({"id": [2.0, 0.0, np.nan], "label": ["c", "a", "x"]})
+    frame.to_csv(tmp_path / "m.csv", index=False)
+    space, report = load(tmp_path / "v.npy", metadata=tmp_path / "m.csv", match="id")
+    assert space.labels.tolist() == ["a", "", "c"] and "2 of 3 vectors" in " ".join(report.assumed)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather as feather_file
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,3 +186,34 @@ def test_a_mutated_file_is_an_input_error_or_a_space(which, where, data, cut):
         except InputError:
             return
         assert len(space) == report.rows_used
+
+
+def test_an_uncompressed_file_is_read_in_place(tmp_path):
+    rows = pa.array(np.random.default_rng(0).normal(size=(20_000, 64)).tolist())
+    table = pa.table({"name": [f"w{i}" for i in range(20_000)], "v": rows})
+    feather_file.write_feather(table, tmp_path / "a.feather", compression="uncompressed")
+    code = (
+        "import sys, pyarrow as pa; from relcore.formats import load; load(sys.argv[1]); "
+        "print(pa.default_memory_pool().max_memory())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.feather"], capture_output=True, check=True)
+    assert int(done.stdout) < 2**20  # the numbers alone take 10 MB
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "uncompressed"])
+def test_the_estimate_holds_what_arrow_takes_beside_the_matrix(tmp_path, compression):
+    rows = pa.array(np.random.default_rng(0).normal(size=(200_000, 64)).tolist())
+    feather_file.write_feather(pa.table({"v": rows}), tmp_path / "a.feather", compression=compression)
+    del rows
+    code = (
+        "import sys, pyarrow as pa; from relcore.formats import load; load(sys.argv[1]); "
+        "print(pa.default_memory_pool().max_memory())"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.feather"], capture_output=True, check=True)
+    assert peek(tmp_path / "a.feather").memory >= int(done.stdout) + 200_000 * 64 * 4
+
+
+def test_tensors_of_two_dimensions_are_told(tmp_path):
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(48, dtype="f4").reshape(12, 2, 2))
+    space, report = load(save(tmp_path / "a.arrow", pa.table({"v": tensors})))
+    assert space.vectors.shape == (12, 4) and any("shape (2, 2)" in a for a in report.assumed)

@@ -233,3 +233,16 @@ def test_matrices_of_one_row_and_other_endings(lines):
     np.testing.assert_array_equal(space.vectors, V.astype(np.float32))
     _, report = lines(ROWS, "t.csv")
     assert report.format == "jsonl" and "the file holds jsonl" in report.warnings[0]
+
+
+def test_numbers_longer_than_python_reads_are_infinite(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"embedding": [' + "9" * 5000 + ', 1]}\n{"embedding": [1, 2]}\n')
+    space, report = load(tmp_path / "a.jsonl")
+    assert space.vectors.tolist() == [[1, 2]] and [s.row for s in report.set_aside] == [0]
+
+
+def test_half_characters_nested_deeply_are_bad_input(tmp_path):
+    for depth in (300, 450, 600, 800, 950):
+        (tmp_path / "a.jsonl").write_text("[" * depth + '"\\ud800"' + "]" * depth + "\n")
+        with pytest.raises(InputError):
+            load(tmp_path / "a.jsonl")

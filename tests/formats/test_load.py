@@ -468,3 +468,29 @@ def test_rows_without_a_name_are_no_duplicates(tmp_path, rows):
     names = ["", None, float("nan"), "", *map(str, range(46))]
     space, report = load(save(tmp_path / "a.npy", rows), names=names, duplicates="first")
     assert len(space) == 50 and not report.set_aside and not any("earlier" in a for a in report.assumed)
+
+
+def test_text_with_a_nul_is_named_as_such(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"name,a\nx\0,1\ny,2\n")
+    with pytest.raises(InputError, match="byte 8 is NUL"):
+        load(tmp_path / "a.csv")
+
+
+def test_a_place_that_cannot_be_written_is_bad_input(tmp_path, rows):
+    np.save(tmp_path / "a.npy", rows)
+    space, _ = load(tmp_path / "a.npy")
+    with pytest.raises(InputError, match="cannot be written"):
+        formats.write(space, tmp_path / ("x" * 300 + ".npy"))
+    with pytest.raises(InputError, match="cannot be written"):
+        formats.write(space, "/proc/a.npy")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.npy"]
+
+
+@pytest.mark.parametrize("name", ["x" * 5000 + ".npy", "~nobody-is-called-so/a.npy", "a\0b.npy", "x" * 300 + ":key"])
+def test_names_that_no_file_can_have_are_bad_input(tmp_path, rows, name):
+    np.save(tmp_path / "a.npy", rows)
+    with pytest.raises(InputError, match="there is no file"):
+        load(name)
+    for role in ("labels", "metadata", "media"):
+        with pytest.raises(InputError):
+            load(tmp_path / "a.npy", **{role: name})

@@ -226,3 +226,28 @@ def test_texts_of_numbers_that_stand_for_no_character_are_damaged(tmp_path, orde
     np.save(tmp_path / "n.npy", texts)
     with pytest.raises(InputError, match=r"n\.npy.*damaged"):
         load(tmp_path / "v.npy", names=tmp_path / "n.npy")
+
+
+def test_a_shape_of_truth_values_is_a_damaged_header(tmp_path):
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (True, 4), }"
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text + bytes(16))
+    refused(tmp_path / "a.npy", "header is damaged", "True")
+
+
+def test_numbers_that_numpy_cannot_name_are_refused_in_words(tmp_path, rows):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    np.save(tmp_path / "a.npy", rows.astype(ml_dtypes.bfloat16))
+    refused(tmp_path / "a.npy", "bfloat16", "astype(numpy.float32)")
+
+
+def test_an_ending_in_capitals_is_written_as_it_is(tmp_path, rows):
+    space, _ = load(np_saved(tmp_path / "a.npy", rows))
+    formats.write(space, tmp_path / "B.NPY")
+    assert load(tmp_path / "B.NPY")[0].vectors.tobytes() == rows.tobytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["B.NPY", "a.npy"]
+
+
+def np_saved(path, array):
+    np.save(path, array)
+    return path

@@ -276,3 +276,17 @@ def test_a_mutated_file_is_refused_or_read(tmp_path_factory, data, save):
         np.testing.assert_array_equal(space.vectors, np.eye(4))  # whatever is read has passed its checksum
     except InputError as e:
         assert str(e)
+
+
+def test_labels_that_are_python_objects_are_said_not_to_be_read(tmp_path, rows):
+    np.savez(tmp_path / "a.npz", v=rows, labels=pd.Series(["cat"] * 50, dtype=object).to_numpy())
+    space, report = load(tmp_path / "a.npz")
+    assert space.labels is None
+    assert [w for w in report.warnings if "Python objects" in w and "labels" in w and "numpy.array(texts, str)" in w]
+
+
+def test_names_of_arrays_are_short_and_printable_in_messages(tmp_path, rows):
+    np.savez(tmp_path / "a.npz", **{"x\ny": rows, "\x1b[31m": rows, "e" * 3000: rows})
+    with pytest.raises(InputError) as e:
+        load(f"{tmp_path}/a.npz", key="zz")
+    assert str(e.value).isprintable() and len(str(e.value)) < 500 and r"x\ny" in str(e.value)

@@ -482,3 +482,22 @@ def test_a_word_that_is_a_hash_is_a_word(table):
 
 def test_decimal_commas_are_told_beside_words_too(table):
     refused(table, "d0;d1;word\n0,5;-0,25;x\n1,5;2,25;y\n3,5;-4,75;z\n", "write decimals with a point")
+
+
+def test_a_column_without_a_name_among_named_ones_does_not_hide_the_header(tmp_path):
+    pd.DataFrame(np.eye(3), columns=["a", "", "c"]).to_csv(tmp_path / "a.csv", index=False)
+    space, report = load(tmp_path / "a.csv")
+    assert space.vectors.shape == (3, 3) and "first line read as the header" in report.assumed
+
+
+def test_a_header_with_a_field_less_than_the_rows_is_told(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n1.5,2,3\n4.5,5,6\n")  # R writes row names so
+    space, report = load(tmp_path / "a.csv")
+    assert space.vectors.shape == (2, 3)
+    assert any("first column has no name" in a for a in report.assumed)
+
+
+def test_a_table_on_its_side_is_refused_at_once(tmp_path):
+    (tmp_path / "a.csv").write_text("1," * 400_000 + "1\n")
+    with pytest.raises(InputError, match=r"400,001 columns, at most 100,000"):
+        load(tmp_path / "a.csv")
