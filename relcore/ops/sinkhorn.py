@@ -41,7 +41,7 @@ SMALL = 1 << 22  # entries of a problem solved in float64 from the start
 SAMPLE = 2048  # rows of either side in the coarse problem
 COARSE_ABOVE = 1 << 24  # entries of a problem from which the coarse one pays
 CHECK_ALL = 1 << 24  # entries of a plan whose marginals are measured on all rows at the end
-CHECK_ROWS = 256  # rows and columns they are measured on in a larger one
+CHECK_ROWS = 128  # rows and columns they are measured on in a larger one
 SHARP = 0.02  # epsilon over the median cost, below which the potentials of float32 are made exact in float64
 DESCENT_BELOW = 0.005  # epsilon over the median cost, below which larger ones are solved first
 DESCENT_FROM = 0.05  # the largest of these
@@ -498,7 +498,7 @@ class Solver:
         elif problem.cost.shape[0] * problem.cost.shape[1] > COARSE_ABOVE:
             g = yield from self._sample(first)
         else:
-            g = _from_nothing(first)
+            g = torch.zeros_like(problem.b)
         for epsilon in ladder:
             easier = replace(problem, epsilon=epsilon)
             point = yield from self._run(
@@ -526,7 +526,7 @@ class Solver:
         if problem.epsilon < least:
             self._notes.append(f"epsilon {problem.epsilon:.3g} is lost in the cost's rounding: raised to {least:.3g}.")
             problem = replace(problem, epsilon=least)
-        self._median, width = cost.spread(self.seed)
+        self._median, width = cost.spread(self.seed, 250_000)
         if width <= 1e-6 * cost.size:
             self._notes.append("all costs are equal: the plan is the product of the marginals and matches nothing.")
         return problem
@@ -545,7 +545,7 @@ class Solver:
         a, b = (mass[at] * (mass.sum() / mass[at].sum()) for mass, at in ((problem.a, i), (problem.b, j)))
         coarse = replace(problem, cost=problem.cost.part(i, j), a=a, b=b)
         dtype = _dtype(problem)
-        g = _from_nothing(coarse, dtype)
+        g = torch.zeros_like(b)
         point = yield from self._run(coarse, g, dtype, "sample", max(self.tolerance, 1e-3), self.cap)
         columns = problem.cost.part(i, slice(None)).swapped
         return _half_step(coarse.swapped, columns, point.f * problem.epsilon, dtype)
@@ -641,13 +641,6 @@ def _dtype(problem: Problem) -> torch.dtype:
     """Float32 where the problem is large enough to gain by it, and epsilon to bear it."""
     n, m = problem.cost.shape
     return torch.float32 if n * m > SMALL and _noise(problem) < WORST_NOISE else torch.float64
-
-
-def _from_nothing(problem: Problem, dtype: torch.dtype | None = None) -> Tensor:
-    """g after one iteration from g = 0."""
-    dtype = dtype or _dtype(problem)
-    f = _half_step(problem, problem.cost, torch.zeros_like(problem.b), dtype)
-    return _half_step(problem.swapped, problem.cost.swapped, f, dtype)
 
 
 def _combined(residuals: list[Tensor], images: list[Tensor]) -> Tensor:

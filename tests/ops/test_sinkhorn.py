@@ -110,7 +110,7 @@ def test_float32_from_a_sample_agrees_too(large, memory, eta):
     phases = [state.phase for state in solver]
     assert phases[0] == "sample" and phases[-1] == "main"
     out = solver.output
-    assert out.converged and out.checked == (256, 256)
+    assert out.converged and out.checked == (128, 128)
     f, g = plain(true_cost(x, y, "cosine"), epsilon, a, b)
     assert apart(out.f, f) < 1e-5 and apart(out.g, g) < 1e-5
     rows, columns = out.coupling.marginals()
@@ -205,7 +205,7 @@ def test_errors_are_those_of_the_plan():
 def test_errors_of_a_large_problem_hold_those_of_the_plan(large):
     out = solve(Problem(cosine(*clouds(400, 300, dtype=torch.float32)), 0.05), cap=3)
     _, columns = out.coupling.marginals()
-    assert not out.converged and out.checked == (256, 256)
+    assert not out.converged and out.checked == (128, 128)
     assert out.error_y == pytest.approx((columns - 1 / 300).abs().sum().item(), rel=1e-2)
 
 
