@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from pages._ui.colours import plotly_colorscale
 
 WAY_NAMES = {"x_to_y": "A → B", "y_to_x": "B → A"}
 WAY_COLOURS = {"x_to_y": "#0072B2", "y_to_x": "#E69F00"}
@@ -139,4 +142,139 @@ def finish(figure: go.Figure, height: int) -> go.Figure:
         plot_bgcolor="rgba(0,0,0,0)",
         legend=dict(orientation="h", y=1.12, x=0),
     )
+    return figure
+
+
+RULE_SHORT = {"nearest": "nearest", "csls": "CSLS", "isf": "inv. softmax", "coupling": "coupling"}
+RULE_COLOURS = {"nearest": GREY, "csls": "#E69F00", "isf": "#009E73", "coupling": "#0072B2"}
+DARK_RULE_COLOURS = RULE_COLOURS | {"coupling": "#56B4E9"}
+HUB_FIGURES = {
+    "skewness": "skewness",
+    "robin_hood": "Robin Hood index",
+    "anti_hubs": "anti-hubs",
+    "hub_share": "places held by hubs",
+    "top_1_percent": "places held by the top 1 %",
+}
+MOST_BINS = 40
+DRAWN_POINTS = 2000  # beyond, a scatter is drawn as counts in cells
+
+
+def occurrences(n_k: dict[str, np.ndarray], k: int, dark: bool) -> go.Figure:
+    """How many targets (log) are in how many lists, a line a rule."""
+    colours = DARK_RULE_COLOURS if dark else RULE_COLOURS
+    width = max(1, int(np.ceil((1 + max(int(v.max()) for v in n_k.values())) / MOST_BINS)))
+    figure = go.Figure()
+    for rule, values in n_k.items():
+        counts = np.bincount(values // width).astype(float)
+        low = np.arange(len(counts)) * width
+        shown = counts > 0
+        span = [f"{a:,}" if width == 1 else f"{a:,}–{a + width - 1:,}" for a in low[shown]]
+        figure.add_scatter(
+            name=RULE_SHORT[rule],
+            x=low[shown] + (width - 1) / 2,
+            y=counts[shown],
+            mode="lines+markers",
+            marker=dict(size=5, color=colours[rule]),
+            line=dict(width=1.5, color=colours[rule]),
+            customdata=span,
+            hovertemplate="%{y:,} rows in %{customdata} lists<extra>" + RULE_SHORT[rule] + "</extra>",
+        )
+    figure.update_layout(dragmode="select", xaxis_title=f"N<sub>{k}</sub>: lists a row is in", yaxis_title="rows")
+    figure.update_yaxes(type="log", dtick=1)
+    return finish(figure, height=270)
+
+
+def hubness_bars(figures: dict[str, dict[str, dict]], dark: bool) -> go.Figure:
+    """Each figure of N_k by rule, a bar a direction: before (nearest) and after correction."""
+    colours = way_colours(dark)
+    figure = make_subplots(1, len(HUB_FIGURES), subplot_titles=list(HUB_FIGURES.values()), horizontal_spacing=0.04)
+    for column, key in enumerate(HUB_FIGURES, 1):
+        for way, arrow in WAY_NAMES.items():
+            figure.add_bar(
+                row=1,
+                col=column,
+                name=arrow,
+                legendgroup=way,
+                showlegend=column == 1,
+                x=[RULE_SHORT[rule] for rule in figures],
+                y=[ways[way][key] for ways in figures.values()],
+                marker_color=colours[way],
+                hovertemplate="%{x}: %{y:.3f}<extra>" + arrow + "</extra>",
+            )
+        if key != "skewness":
+            figure.update_yaxes(row=1, col=column, tickformat=".0%", rangemode="tozero")
+    figure.update_annotations(font_size=13)
+    figure.update_xaxes(tickangle=-35)
+    finish(figure, height=290)
+    figure.update_layout(barmode="group", margin_t=80, legend_y=1.5)
+    return figure
+
+
+def causes(n_k: np.ndarray, by: dict[str, np.ndarray], k: int, names: np.ndarray, dark: bool) -> go.Figure:
+    """N_k over each of the given numbers: all rows as points, or above :data:`DRAWN_POINTS` counted in cells."""
+    figure = make_subplots(1, len(by), shared_yaxes=True, horizontal_spacing=0.05)
+    for column, (title, values) in enumerate(by.items(), 1):
+        if len(n_k) <= DRAWN_POINTS:
+            figure.add_scatter(
+                row=1,
+                col=column,
+                x=values,
+                y=n_k,
+                mode="markers",
+                showlegend=False,
+                marker=dict(size=5, opacity=0.5, color=way_colours(dark)["x_to_y"]),
+                text=names,
+                hovertemplate="%{text}: %{y:,}<extra></extra>",
+            )
+        else:
+            figure.add_trace(_cells(values, n_k, dark), row=1, col=column)
+        figure.update_xaxes(row=1, col=column, title=title)
+    figure.update_yaxes(row=1, col=1, title=f"N<sub>{k}</sub>")
+    return finish(figure, height=280)
+
+
+def _cells(x: np.ndarray, y: np.ndarray, dark: bool) -> go.Heatmap:
+    """Rows counted in 50 by 30 cells, darker (on dark pages lighter) for more; empty ones stay empty."""
+    counts, x_edges, y_edges = np.histogram2d(x, y, bins=(50, min(30, int(y.max()) + 1)))
+    with np.errstate(divide="ignore"):
+        level = np.where(counts > 0, np.log10(counts), np.nan)
+    return go.Heatmap(
+        x=(x_edges[1:] + x_edges[:-1]) / 2,
+        y=(y_edges[1:] + y_edges[:-1]) / 2,
+        z=level.T,
+        customdata=counts.T,
+        colorscale=plotly_colorscale("viridis" if dark else "viridis_r"),
+        showscale=False,
+        hoverongaps=False,
+        hovertemplate="%{customdata:,} rows<extra></extra>",
+    )
+
+
+def spectrum_curves(arrays: dict[str, np.ndarray], titles: dict[str, str], dark: bool) -> go.Figure:
+    """Participation ratio of the profiles against gamma for each side: measured, and as predicted from the spectrum."""
+    gamma, ridges = arrays["spectrum/gamma"], arrays["spectrum/ridge"]
+    figure = make_subplots(1, 2, subplot_titles=list(titles.values()), horizontal_spacing=0.08)
+    shades = ["#56B4E9" if dark else "#0072B2", "#E69F00"]
+    for column, side in enumerate(titles, 1):
+        for i, ridge in enumerate(ridges):
+            for name, dash in (("participation", "solid"), ("predicted", "dash")):
+                word = "measured" if name == "participation" else "predicted"
+                figure.add_scatter(
+                    row=1,
+                    col=column,
+                    x=gamma,
+                    y=arrays[f"spectrum/{side}/{name}"][i],
+                    name=f"{word}, ridge {ridge:g}" if ridge else word,
+                    legendgroup=f"{name} {i}",
+                    showlegend=column == 1,
+                    mode="lines+markers" if dash == "solid" else "lines",
+                    line=dict(dash=dash, width=2, color=shades[i % 2]),
+                    hovertemplate="gamma %{x}: %{y:.1f}<extra>" + word + "</extra>",
+                )
+        figure.update_xaxes(row=1, col=column, title="gamma")
+        figure.update_yaxes(row=1, col=column, rangemode="tozero")
+    figure.update_yaxes(row=1, col=1, title="participation ratio")
+    figure.update_annotations(font_size=13)
+    finish(figure, height=310)
+    figure.update_layout(margin_t=80, legend_y=1.5)
     return figure

@@ -8,8 +8,9 @@ import numpy as np
 import streamlit as st
 
 from pages._ui import state
-from pages._ui.colours import OKABE_ITO, CategoryColours, shared_category_colours
+from pages._ui.colours import OKABE_ITO, CategoryColours, shared_category_colours, value_colours
 from pages._ui.linked_map import MAX_PICTURES, MapEvent, Panel, linked_map, pictures_stay
+from pages._ui.pictures import is_picture
 from pages._ui.selection import Selection, select
 from relcore.runs import Run
 
@@ -182,3 +183,48 @@ def retrieval_map(s: state.State, run: Run, arrays: dict, way: str, rule: str, k
 def _make_query(s: state.State, side: str, row_id: int) -> None:
     s.query = (side, row_id)
     st.session_state["way"] = "x_to_y" if side == "x" else "y_to_x"
+
+
+def hub_map(
+    s: state.State, run: Run, arrays: dict, counts: dict[str, np.ndarray], what: str, view: str, on_hub
+) -> None:
+    """Both sides where the run put them, each row by how often the other side lists it (``counts`` by side).
+
+    ``on_hub(side, row id)`` is called for a row that is clicked.
+    """
+    data, link, chosen = s.data, state.link(s), s.selection.current
+    high = float(np.ceil(max(1.0, *(np.quantile(n, 0.99) for n in counts.values()))))
+    colormap = "viridis" if st.context.theme.type == "dark" else "viridis_r"
+    panels = [
+        Panel(
+            f"{LETTERS[side]} · {space.title} · aligned by {run.title}",
+            arrays[f"map_{side}"],
+            space.ids,
+            value_colours(counts[side], title=what, low=0.0, high=high, colormap=colormap),
+            space.names,
+            space.media
+            if space.media is not None and any(map(is_picture, space.media))
+            else None,  # a text hides colour
+        )
+        for side, space in zip(SIDES, (data.x, data.y), strict=True)
+    ]
+    linked_map(
+        panels,
+        key="hub_map",
+        selection=(chosen.x, chosen.y),
+        partner=(link.x_to_y, link.y_to_x),
+        view=view,
+        height=440,
+        on_change=partial(_take_hub, s, on_hub),
+    )
+    st.caption(
+        f"Colour: {what}, how many rows of the other side list the row; {high:g} and more are one colour. "
+        "Click a row to select its groupies, the rows that list it; drag to lasso; Esc to clear."
+    )
+
+
+def _take_hub(s: state.State, on_hub, event: MapEvent) -> None:
+    if event.kind == "click":
+        on_hub(SIDES[event.panel], int(event.ids[0]))
+    else:
+        _take(s, LETTERS, None, event)

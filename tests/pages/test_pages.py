@@ -75,7 +75,9 @@ def test_a_second_press_starts_no_second_run(app):
     assert len(at.registry.submitted) == 2
 
 
-@pytest.mark.parametrize("page", ["pages/data.py", "pages/seeds.py", "pages/align.py", "pages/retrieval.py"])
+@pytest.mark.parametrize(
+    "page", ["pages/data.py", "pages/seeds.py", "pages/align.py", "pages/retrieval.py", "pages/hubness.py"]
+)
 @pytest.mark.parametrize("sample", ["banking77", "emoji", "fashion", "molecules", "glove"])
 def test_every_page_draws_every_sample(app, page, sample):
     at = app(page, sample=sample)
@@ -185,7 +187,7 @@ def test_the_selection_lives_across_pages_and_goes_with_its_data(app):
     at = app()
     s = state_of(at)
     s.selection.set(Selection(s.data.x.ids[:3], s.data.y.ids[:3], "test"))
-    for page in ("seeds", "align", "retrieval", "data"):
+    for page in ("seeds", "align", "retrieval", "hubness", "data"):
         at.switch_page(f"pages/{page}.py").run()
         assert "3 + 3 selected" in texts(at)
     at.button(key="sample_glove").click().run()
@@ -286,7 +288,7 @@ def test_the_server_does_not_import_torch():
         "import sys; from streamlit.testing.v1 import AppTest\n"
         "at = AppTest.from_file('app.py', default_timeout=60).run()\n"
         "assert not at.exception, at.exception\n"
-        "for p in ('seeds', 'align', 'retrieval'):\n"
+        "for p in ('seeds', 'align', 'retrieval', 'hubness'):\n"
         "    at.switch_page(f'pages/{p}.py').run()\n"
         "    assert not at.exception, at.exception\n"
         "print('torch' in sys.modules)"
