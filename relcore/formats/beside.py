@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -190,7 +191,7 @@ def _module(path: Path) -> ModuleType:
 
 def _is_blank(path: Path) -> bool:
     """Whether a file holds nothing, or nothing but blank lines."""
-    if not path.is_file():
+    if not os.path.isfile(path):
         return False  # the reader says so
     if path.stat().st_size == 0:
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import struct
+import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,13 +59,15 @@ def header(f: BinaryIO, what: str, size: int) -> Header:
     start = f.tell()
     try:
         version = np.lib.format.read_magic(f)
-        if version == (1, 0):
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(f, max_header_size=_MAX_HEADER)
-        elif version in ((2, 0), (3, 0)):
-            source = _as_version_2(f) if version == (3, 0) else f
-            shape, fortran, dtype = np.lib.format.read_array_header_2_0(source, max_header_size=_MAX_HEADER)
-        else:
-            raise ValueError(f"version {version[0]}.{version[1]} is not known")
+        with warnings.catch_warnings():  # of Python's parser, on damaged text
+            warnings.simplefilter("ignore")
+            if version == (1, 0):
+                shape, fortran, dtype = np.lib.format.read_array_header_1_0(f, max_header_size=_MAX_HEADER)
+            elif version in ((2, 0), (3, 0)):
+                source = _as_version_2(f) if version == (3, 0) else f
+                shape, fortran, dtype = np.lib.format.read_array_header_2_0(source, max_header_size=_MAX_HEADER)
+            else:
+                raise ValueError(f"version {version[0]}.{version[1]} is not known")
         if any(type(s) is not int for s in shape):  # True passes for a number there
             raise ValueError(f"shape {shape}")
     except zipfile.BadZipFile:

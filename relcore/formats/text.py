@@ -36,6 +36,8 @@ class _Source(io.RawIOBase):
         except COMPRESSION_ERRORS as e:
             raise InputError(f"{self.path.name} is damaged ({e}); write or download it again.") from None
         self.count += got
+        if not got and not self.packed and self.count < self.size:
+            raise InputError(f"{self.path.name} became shorter while it was read; load it again once it is written.")
         if self.packed and self.count > SMALL and self.count > MAX_RATIO * self.size:
             raise InputError(
                 f"{self.path.name} unpacks to over {MAX_RATIO} times its size, which looks like a decompression bomb; "

@@ -501,3 +501,16 @@ def test_a_table_on_its_side_is_refused_at_once(tmp_path):
     (tmp_path / "a.csv").write_text("1," * 400_000 + "1\n")
     with pytest.raises(InputError, match=r"400,001 columns, at most 100,000"):
         load(tmp_path / "a.csv")
+
+
+def test_a_file_cut_while_it_is_read_is_no_shorter_table(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("name,a,b\n" + "".join(f"w{i},{i},1\n" for i in range(400_000)))
+
+    def cut(share):
+        if 0.3 < share < 0.9:
+            with path.open("r+b") as f:
+                f.truncate(path.stat().st_size // 2)
+
+    with pytest.raises(InputError, match="became shorter"):
+        load(path, progress=cut)
