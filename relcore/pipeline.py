@@ -7,7 +7,7 @@ what comes out. The command line, the worker and a script all go through here.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import torch
 
 from relcore import analysis, preprocess
 from relcore.errors import InputError, RunFailed
-from relcore.methods.base import Alignment, Linear, Method, Snapshot
+from relcore.methods.base import Alignment, Linear, Method, Snapshot, mapped
 from relcore.metrics import health, retrieval, spectrum
 from relcore.ops import neighbors, relative
 from relcore.projection import Projection, fit_pca
@@ -88,8 +88,8 @@ def pick_device(name: str) -> str:
     return name
 
 
-def unit_coordinates(v: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    return neighbors.unit_rows(v @ matrix)
+def unit_coordinates(v: torch.Tensor, how: torch.Tensor | Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    return neighbors.unit_rows(mapped(v, how))
 
 
 class Fit:
@@ -137,6 +137,7 @@ class Fit:
         """
         generator = torch.Generator().manual_seed(self.task.seed)
         steps = self.task.method.steps(self.x, self.y, self.task.seeds, generator=generator, device=self.device)
+        watched = 0
         while True:
             try:
                 step = next(steps)
@@ -153,7 +154,8 @@ class Fit:
             if step.snapshot is not None:
                 self.snapshot = step.snapshot
                 every = max(1, step.total // WATCHED_STEPS)
-                if step.iteration == 1 or step.iteration % every == 0 or step.iteration == step.total:
+                if step.iteration - watched >= every or step.iteration in (1, step.total):
+                    watched = step.iteration
                     metrics |= self._live_figures(step.snapshot.map_x, step.snapshot.map_y)
                     frame = self._frame(step.snapshot)
             self.history.append({"iteration": step.iteration, "phase": step.phase, **metrics})
@@ -177,7 +179,7 @@ class Fit:
         for i, part in enumerate(parts):
             rest = seeds.take(np.setdiff1d(np.arange(len(seeds)), part))
             generator = torch.Generator().manual_seed(self.task.seed + 1 + i)
-            steps = self.task.method.steps(self.x, self.y, rest, generator=generator, device=self.device)
+            steps = self.task.method.check_steps(self.x, self.y, rest, generator=generator, device=self.device)
             phase = f"check: seeds held out, part {i + 1} of {len(parts)}"
             while True:
                 try:
@@ -198,10 +200,10 @@ class Fit:
             return False
         s = self.snapshot
         self.alignment = Alignment(
-            x=self.x @ s.map_x,
-            y=self.y @ s.map_y,
-            encode_x=Linear(s.map_x),
-            encode_y=Linear(s.map_y),
+            x=mapped(self.x, s.map_x),
+            y=mapped(self.y, s.map_y),
+            encode_x=s.map_x if callable(s.map_x) else Linear(s.map_x),
+            encode_y=s.map_y if callable(s.map_y) else Linear(s.map_y),
             anchors=s.anchors,
             converged=False,
             notes=[f"stopped at step {len(self.history)}, before the method was done" + self._below_seed_baseline()],
@@ -280,7 +282,7 @@ class Fit:
                 out[name] = self._scores(*self._relative(pairs))
         return out
 
-    def _live_figures(self, map_x: torch.Tensor, map_y: torch.Tensor) -> dict[str, float]:
+    def _live_figures(self, map_x, map_y) -> dict[str, float]:
         return self._scores(unit_coordinates(self.x, map_x), unit_coordinates(self.y, map_y))
 
     def _scores(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, float]:

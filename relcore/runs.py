@@ -6,7 +6,7 @@
     pairs.safetensors      seeds and, where known, the truth: int64 (k, 2) row positions
     history.parquet        one row a step
     frames/NNN.npy         map of the moving side at step NNN, float32 (rows, 2); frames/fixed.npy the other side
-    alignment.safetensors  coordinates, anchors, map, encoders, preprocessing
+    alignment.safetensors  coordinates, anchors, map, encoders, coupling, preprocessing
     analysis.safetensors   what the pages read (see relcore.analysis)
 
 Every file is written whole or not at all. Importing this module loads no torch.
@@ -21,7 +21,7 @@ import os
 import platform
 import re
 import secrets
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -36,7 +36,9 @@ from relcore.space import LoadReport, Pair, Pairs
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
+    from relcore.ops.sinkhorn import Coupling
     from relcore.pipeline import Fit, Outcome, Task
 
 ACTIVE = ("queued", "running", "paused")
@@ -127,6 +129,33 @@ class Run:
     def alignment_arrays(self) -> dict[str, np.ndarray]:
         """``x``, ``y`` and, where they exist, ``anchors``, ``anchors_x``, ``anchors_y``, ``map``, encoders, means."""
         return _read_arrays(self.folder / "alignment.safetensors")
+
+    def coupling(self) -> Coupling | None:
+        """The plan between the rows of the two spaces; None where the method makes none."""
+        from relcore.methods import kept
+
+        return kept.coupling_of(_tensors(self.alignment_arrays()))
+
+    def encoder(self, side: str, name: str = "encode") -> Callable[[np.ndarray], np.ndarray] | None:
+        """What brings vectors never seen, as they are loaded, into the common space; None where there is nothing.
+
+        Parameters
+        ----------
+        side : ``"x"`` or ``"y"``.
+        name : ``"factor"`` gives factors of the coupling's cost instead of coordinates.
+        """
+        import torch
+
+        from relcore.methods import kept
+        from relcore.preprocess import Fitted
+
+        arrays = _tensors(self.alignment_arrays())
+        steps = tuple(self.record["preprocess"])
+        before = Fitted(steps, tuple(arrays.get(f"preprocess_{side}_{i}") for i in range(len(steps))))
+        encode = kept.encoder_of(f"{name}_{side}", arrays)
+        if encode is None:
+            return None
+        return lambda v: encode(before(torch.from_numpy(np.array(v, dtype=np.float32)))).numpy()
 
     def history(self) -> pd.DataFrame | None:
         import pandas as pd
@@ -332,19 +361,20 @@ def save_outcome(run: Run, fit: Fit, outcome: Outcome) -> None:
     """Write history, alignment and analysis of a run."""
     import pandas as pd
 
-    from relcore.methods.base import Linear
+    from relcore.methods import kept
 
     buffer = io.BytesIO()
     pd.DataFrame(fit.history).to_parquet(buffer)
     store.write_atomic(run.folder / "history.parquet", buffer.getvalue())
     a = outcome.alignment
     arrays = {"x": a.x, "y": a.y, "anchors_x": a.anchors_x, "anchors_y": a.anchors_y, "map": a.map}
-    for side, encode in (("x", a.encode_x), ("y", a.encode_y)):
-        if isinstance(encode, Linear):
-            arrays[f"encode_{side}"] = encode.matrix
+    for name in ("encode_x", "encode_y", "factor_x", "factor_y"):
+        arrays |= kept.encoder_arrays(name, getattr(a, name))
+    if a.coupling is not None:
+        arrays |= kept.coupling_arrays(a.coupling)
     for side, fitted in (("x", outcome.preprocess_x), ("y", outcome.preprocess_y)):
         for i, parameter in enumerate(fitted.parameters):
-            arrays[f"preprocess_{side}_{i}"] = parameter
+            arrays[f"preprocess_{side}_{i}"] = parameter  # None for a step that has none
     arrays = {k: v.numpy() for k, v in arrays.items() if v is not None}
     if a.anchors is not None:
         arrays["anchors"] = a.anchors.array
@@ -417,6 +447,12 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     from safetensors.numpy import save
 
     store.write_atomic(path, save({k: np.ascontiguousarray(v) for k, v in arrays.items()}))
+
+
+def _tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
+    import torch
+
+    return {name: torch.from_numpy(a) for name, a in arrays.items()}
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:

@@ -11,6 +11,8 @@ from relcore.methods.base import Method, field_type, parse_value
 
 REGISTRY = {
     "ao": "anchor_optimization:AnchorOptimization",
+    "anchordot": "anchordot:AnchorDOT",
+    "contrastive": "contrastive:Contrastive",
     "procrustes": "procrustes:Procrustes",
     "relative": "relative:Relative",
 }

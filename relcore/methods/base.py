@@ -75,14 +75,15 @@ class Needs:
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The alignment as it stands: linear maps of (preprocessed) rows into the common space.
+    """The alignment as it stands: linear maps, or encoders, of (preprocessed) rows into the common space.
 
-    ``map_x`` is (d_x, r), ``map_y`` is (d_y, r), float32; ``moving`` is the side whose map changes over the run, so
-    that a picture fixed on the other side shows true motion. ``anchors`` are the anchors found so far, if any.
+    ``map_x`` is (d_x, r), ``map_y`` is (d_y, r), float32, or each a callable (p, d) -> (p, r); ``moving`` is the side
+    whose map changes over the run, so that a picture fixed on the other side shows true motion. ``anchors`` are the
+    anchors found so far, if any.
     """
 
-    map_x: Tensor
-    map_y: Tensor
+    map_x: Tensor | Callable[[Tensor], Tensor]
+    map_y: Tensor | Callable[[Tensor], Tensor]
     moving: str = "y"
     anchors: Pairs | None = None
 
@@ -106,7 +107,10 @@ class Alignment:
     ----------
     x, y : float32 tensors (n, r), (m, r), the common space; rows are compared by cosine.
     encode_x, encode_y : callables (p, d) -> (p, r), for preprocessed vectors; None when the method is transductive.
-    coupling : soft correspondence with rows, columns and top-k on demand, or None.
+    coupling : soft correspondence with rows, columns and top-k on demand (:class:`relcore.ops.sinkhorn.Coupling`), or
+        None.
+    factor_x, factor_y : callables from preprocessed vectors to factors of the coupling's cost, so that rows never seen
+        can join it (``coupling.with_left``), or None.
     anchors : discovered :class:`Pairs` (row positions), not necessarily unique on the y side, or None.
     anchors_x, anchors_y : float32 (k, d_x), (k, d_y), the continuous anchors on the unit sphere, or None.
     map : float32 (d_x, d_y), the linear map from x to y, if there is one.
@@ -120,6 +124,8 @@ class Alignment:
     encode_x: Callable[[Tensor], Tensor] | None = None
     encode_y: Callable[[Tensor], Tensor] | None = None
     coupling: Any = None
+    factor_x: Callable[[Tensor], Tensor] | None = None
+    factor_y: Callable[[Tensor], Tensor] | None = None
     anchors: Pairs | None = None
     anchors_x: Tensor | None = None
     anchors_y: Tensor | None = None
@@ -137,6 +143,11 @@ class Linear:
 
     def __call__(self, v: Tensor) -> Tensor:
         return v @ self.matrix
+
+
+def mapped(v: Tensor, how: Tensor | Callable[[Tensor], Tensor]) -> Tensor:
+    """Rows under a linear map or an encoder."""
+    return how(v) if callable(how) else v @ how
 
 
 @dataclass(frozen=True)
@@ -174,6 +185,15 @@ class Method(ABC):
         generator : CPU generator, the only source of randomness.
         device : where to compute. Results are returned on the CPU.
         """
+
+    def check_steps(
+        self, x: Tensor, y: Tensor, seeds: Pairs, *, generator: TorchGenerator, device: str = "cpu"
+    ) -> Generator[Step, None, Alignment]:
+        """:meth:`steps` for the held-out check, which reads only ``x`` and ``y`` of the alignment.
+
+        A method may leave out what would only make the check slower and the ranks better.
+        """
+        return (yield from self.steps(x, y, seeds, generator=generator, device=device))
 
     def fit(self, x: Tensor, y: Tensor, seeds: Pairs, *, generator: TorchGenerator, device: str = "cpu") -> Alignment:
         """Drain :meth:`steps` and return the alignment, with its history."""

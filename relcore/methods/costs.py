@@ -32,3 +32,15 @@ def decomposition(dx: int, dy: int) -> float:
 def sweep(n: int, m: int, width: int, dim: int) -> float:
     """Seconds of one Sinkhorn iteration with barycentres of a dimension, in float64."""
     return 1e-9 * n * m * (20.0 + 0.036 * (width + dim))
+
+
+def transport(n: int, m: int, width: int, iterations: int, held: bool) -> float:
+    """Seconds of entropic transport: an iteration over a kernel that is held, or made anew from factors each time."""
+    made = product(n, m, width) + 3e-9 * n * m
+    return (2 * made + 1.2e-9 * n * m * iterations) if held else made * iterations
+
+
+def distil_step(rows: int, dims: int, width: int, hidden: int) -> float:
+    """Seconds of a training step of two encoders of inputs of ``dims`` dimensions together on chunks of rows."""
+    products = rows * (dims * (width + hidden) + 2 * hidden * width + rows * width)
+    return 2e-3 + 1.2e-10 * products + 6e-8 * rows * rows

@@ -1,0 +1,296 @@
+"""AnchorDOT: what it finds on planted pairs, its three phases, its options, and what it says of bad input."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from relcore import pipeline, runs
+from relcore.errors import InputError
+from relcore.methods import method
+from relcore.ops.neighbors import unit_rows
+from relcore.space import Pair, Pairs, make_space
+
+QUICK = dict(steps_student=100, hidden=32, chunk=120, select_rows=150)
+
+
+def planted(n=260, dx=16, dy=24, anchors=60, noise=0.1, seed=0, lacks=False, **more):
+    """Two noisy linear views of clustered points; anchors are the first rows, the others of y in another order.
+
+    ``lacks``: the rows of y after the anchors come from half of the clusters only.
+    """
+    rng = np.random.default_rng(seed)
+    centres, labels = 2.0 * rng.normal(size=(8, 10)), rng.integers(8, size=n)
+    if lacks:
+        labels[:anchors] = rng.integers(4, size=anchors)
+    z = centres[labels] + rng.normal(size=(n, 10))
+    x, y = (z @ rng.normal(size=(10, d)) + noise * rng.normal(size=(n, d)) for d in (dx, dy))
+    order = np.arange(n)
+    order[anchors:] = anchors + rng.permutation(n - anchors)
+    if lacks:
+        order = order[(order < anchors) | (labels[order] < 4)]
+    sides = [torch.from_numpy(v).float() for v in (x, y[order])]
+    sides = [unit_rows(v - v.mean(0)) for v in sides]
+    where = np.full(n, -1)
+    where[order] = np.arange(len(order))
+    return *sides, Pairs(np.stack([np.arange(anchors)] * 2, 1)), where
+
+
+def fitted(x, y, seeds, **params):
+    return method("anchordot", **(QUICK | params)).fit(x, y, seeds, generator=torch.Generator().manual_seed(0))
+
+
+def recall(scores, where, seeds) -> float:
+    """Share of rows that are no seeds whose best-scored row is their partner."""
+    rows = np.setdiff1d(np.arange(len(where)), seeds.x)
+    return float((scores.argmax(1).numpy()[rows] == where[rows]).mean())
+
+
+@pytest.fixture(scope="module")
+def data():
+    return planted()
+
+
+@pytest.fixture(scope="module")
+def run(data):
+    return fitted(*data[:3])
+
+
+def test_coupling_and_student_find_the_partners(data, run):
+    x, y, seeds, where = data
+    assert recall(run.coupling.log_block(slice(None), slice(None)), where, seeds) > 0.9
+    assert recall(run.x @ run.y.T, where, seeds) > 0.8
+    assert run.converged and run.coupling.shape == (260, 260)
+    sums = run.coupling.marginals()
+    pool = slice(60, None)  # anchors joined afterwards; the pool's own rows keep theirs
+    np.testing.assert_allclose(sums.rows[pool] * 260, 1.0, atol=0.5)
+
+
+def test_the_three_phases_are_seen_in_order(run):
+    phases = [p for p, _ in itertools.groupby(run.history["phase"])]
+    assert phases == ["select", "transport", "distil"]
+    assert run.history["iteration"].tolist() == list(range(1, len(run.history) + 1))
+    by = dict(list(run.history.groupby("phase")))
+    assert len(by["select"]) == 18 and by["select"]["held-out rank"].notna().all()
+    ranks = by["select"]["held-out rank"]
+    chosen = by["select"][ranks == ranks.min()]
+    said = [f"gamma {g:g}, ridge {r:g}, eta {e:g}" for g, r, e in chosen[["gamma", "ridge", "eta"]].to_numpy()]
+    assert any(s in " ".join(run.notes) for s in said)
+    assert by["transport"]["marginal error"].iloc[-1] <= 1e-3
+    assert 1 <= by["transport"]["effective matches"].iloc[-1] <= 260
+    assert by["distil"]["loss"].iloc[-1] < by["distil"]["loss"].iloc[0]
+    assert by["distil"]["agrees with the plan"].dropna().iloc[-1] > 0.7
+
+
+def test_encoders_need_neither_anchors_nor_pools(data, run):
+    x, y, *_ = data
+    torch.testing.assert_close(run.encode_x(x[:7]), run.x[:7], rtol=0, atol=1e-5)
+    torch.testing.assert_close(run.encode_y(y[:7]), run.y[:7], rtol=0, atol=1e-5)
+
+
+def test_a_row_that_comes_later_joins_the_plan_as_if_it_had_been_there(data, run):
+    x, *_ = data
+    joined = run.coupling.with_left(run.factor_x(x[100:103]))
+    there = run.coupling.row_normalised(torch.arange(100, 103), slice(None))
+    torch.testing.assert_close(joined.row_normalised(slice(None), slice(None)), there, rtol=1e-3, atol=1e-6)
+
+
+def test_without_a_student_coordinates_are_profiles(data):
+    x, y, seeds, where = data
+    run = fitted(x, y, seeds, student="none", select="no", gamma=1.0, ridge=0.5)
+    a = x[:60].double()
+    values, axes = torch.linalg.eigh(a.T @ a / 60)
+    r = x.double() @ (axes * (values + 0.5 * values.mean()) ** -0.5) @ axes.T @ a.T
+    torch.testing.assert_close(
+        (run.x @ run.x.T).double(), unit_rows(r).double() @ unit_rows(r).double().T, atol=1e-4, rtol=0
+    )
+    torch.testing.assert_close(run.encode_x(x), x @ run.encode_x.matrix)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        dict(student="linear"),
+        dict(mode="paper", steps_student=300, least=0.4),
+        dict(start="random", steps_student=300, least=0.4),
+        dict(anchors_in_plan=True, student="none"),
+        dict(centre="anchors"),
+        dict(rho_x=1.0, rho_y=1.0, student="none"),
+    ],
+    ids=str,
+)
+def test_options_find_the_partners_too(data, params):
+    params = dict(params)
+    least = params.pop("least", 0.5)
+    x, y, seeds, where = data
+    run = fitted(x, y, seeds, **params)
+    assert recall(run.coupling.log_block(slice(None), slice(None)), where, seeds) > 0.85
+    assert recall(run.x @ run.y.T, where, seeds) > least
+    torch.testing.assert_close(unit_rows(run.encode_y(y)), run.y, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("cost", "least"), [("bridge", 0.01), ("keypoint", 0.3), ("fused", 0.8)])
+def test_other_costs_give_couplings_too(data, cost, least):
+    x, y, seeds, where = data
+    run = fitted(x, y, seeds, cost=cost, student="none")
+    assert run.coupling.shape == (260, 260) and run.factor_x is None
+    assert recall(run.coupling.log_block(slice(None), slice(None)), where, seeds) > least
+
+
+def test_paper_mode_uses_no_ridge_and_gamma_to_1(data):
+    run = fitted(*data[:3], mode="paper", student="none")
+    select = run.history[run.history["phase"] == "select"]
+    assert set(select["gamma"]) == {0, 0.25, 0.5, 0.75, 1} and set(select["ridge"]) == {0}
+    assert len(select) == 25
+
+
+# ---------------------------------------------------------------- in a run
+
+
+def as_run(tmp_path, x, y, seeds, truth=None, **params):
+    spaces, reports = zip(*(make_space(v.numpy()) for v in (x, y)), strict=True)
+    run = runs.create(
+        Pair(*spaces, truth=truth),
+        method=method("anchordot", **(QUICK | params)),
+        seeds=seeds,
+        reports=reports,
+        device="cpu",
+        folder=tmp_path / "run",
+        keep_spaces=False,
+    )
+    return run, Pair(*spaces, truth=truth)
+
+
+@pytest.mark.parametrize("student", ["mlp", "linear", "none"])
+def test_a_run_keeps_coupling_and_encoders(tmp_path, data, student):
+    x, y, seeds, where = data
+    run, pair = as_run(tmp_path, x, y, seeds, student=student, centre="anchors" if student == "mlp" else "as given")
+    for _ in runs.execute(run, pair):
+        pass
+    kept = runs.Run.load(run.folder)
+    arrays = kept.alignment_arrays()
+    coupling = kept.coupling()
+    assert recall(coupling.log_block(slice(None), slice(None)), where, seeds) > 0.85
+    for side, space in (("x", pair.x), ("y", pair.y)):
+        coordinates = unit_rows(torch.from_numpy(kept.encoder(side)(space.vectors)))
+        np.testing.assert_allclose(coordinates, arrays[side], atol=1e-4)
+    factor = kept.encoder("x", "factor")(pair.x.vectors)
+    np.testing.assert_allclose(factor, coupling.problem.cost.left, atol=1e-5)
+    assert kept.record["health"]["held_out"]["count"] == 60
+
+
+def test_five_lines_load_the_encoder_without_relcore(tmp_path, data):
+    x, y, seeds, _ = data
+    run, pair = as_run(tmp_path, x, y, seeds)
+    for _ in runs.execute(run, pair):
+        pass
+    vectors = torch.from_numpy(pair.x.vectors.copy())
+    from relcore.methods import kept
+
+    code = kept.__doc__.split("::\n\n")[1].split("\n\nWith Relcore")[0]
+    names = {"v": vectors}
+    exec("\n".join(line.strip() for line in code.splitlines()).replace("run/", f"{run.folder}/"), names)
+    np.testing.assert_allclose(names["z"], run.alignment_arrays()["x"], atol=1e-5)
+
+
+@pytest.mark.parametrize("after", [3, 20, 75])
+def test_stopped_anywhere_it_keeps_what_it_had(data, after):
+    x, y, seeds, _ = data
+    spaces = [make_space(v.numpy())[0] for v in (x, y)]
+    task = pipeline.Task(method=method("anchordot", **QUICK), seeds=seeds, device="cpu")
+    fit = pipeline.Fit(Pair(*spaces), task)
+    for _ in itertools.islice(fit.steps(), after):
+        pass
+    assert fit.stop_early() and not fit.alignment.converged
+    outcome = pipeline.drain(fit.finish())
+    assert outcome.alignment.x.shape[0] == 260 and outcome.arrays["map_x"].shape == (260, 2)
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def said(run) -> str:
+    return "\n".join(run.notes)
+
+
+def test_fewer_anchors_than_dimensions():
+    run = fitted(*planted(anchors=12)[:3])
+    assert "12 anchors for 16 and 24 dimensions" in said(run) and "too few to choose" in said(run)
+    assert "canonical correlations are 1 whatever" in said(run)
+
+
+def test_anchors_that_repeat(data):
+    x, y, seeds, _ = data
+    x = x.clone()
+    x[:20] = x[0]
+    run = fitted(x, y, seeds)
+    assert "19 of 60 anchors of x repeat the vector of another" in said(run)
+
+
+def test_anchors_of_rank_1(data):
+    x, y, seeds, _ = data
+    x = x.clone()
+    x[:60] = x[0] * torch.tensor([1.0, -1.0]).repeat(30)[:, None]
+    run = fitted(x, y, seeds)
+    assert "all anchors of x lie on one line" in said(run)
+    assert torch.isfinite(run.x).all() and torch.isfinite(run.coupling.f).all()
+
+
+def test_all_rows_alike_cost_the_same():
+    x, y, seeds, _ = planted()
+    same = torch.ones(260, 16) / 4
+    run = fitted(same, y, seeds, student="none", select="no")
+    assert "matches nothing" in said(run) or run.coupling.effective_matches().mean() > 100
+    median_0 = fitted(same, torch.ones(260, 24) / 24**0.5, seeds, student="none")
+    assert "all costs are equal" in said(median_0) and torch.isfinite(median_0.coupling.f).all()
+
+
+def test_pools_of_very_different_size():
+    x, y, seeds, where = planted(anchors=20)
+    run = fitted(x, y[:40], seeds)
+    assert "x has 6 times the rows of y" in said(run) and "rho_x" in said(run)
+    run = fitted(y[:40], x, seeds, student="none")
+    assert "y has 6 times the rows of x" in said(run)
+
+
+def test_epsilon_too_small_is_raised_and_said(data):
+    run = fitted(*data[:3], select="no", eta=1e-6, student="none", iterations=30)
+    assert torch.isfinite(run.coupling.f).all()
+    assert run.converged or "not converged" in said(run)
+
+
+@pytest.mark.parametrize("rows", [2, 5, 19])
+def test_very_few_rows(rows):
+    x, y, *_ = planted()
+    run = fitted(x[:rows], y[:rows], Pairs(np.stack([np.arange(min(rows, 4))] * 2, 1)))
+    assert f"x has {rows} rows" in said(run) and run.coupling.shape == (rows, rows)
+    assert torch.isfinite(run.x).all()
+
+
+def test_a_class_missing_on_one_side_is_warned_of():
+    run = fitted(*planted(n=400, lacks=True)[:3])
+    assert "the rows of x are not spread like its anchors" in said(run) and "rho_x" in said(run)
+    assert "the rows of y are not spread" not in said(run)
+
+
+def test_pools_like_their_anchors_are_not_warned_of():
+    for seed in range(3):
+        run = fitted(*planted(n=400, seed=seed)[:3], student="none")
+        assert "rho" not in said(run)
+
+
+def test_costs_held_in_full_are_refused_for_large_pools():
+    for cost in ("bridge", "keypoint"):
+        with pytest.raises(InputError, match="held in full and bears 5,000 x 5,000 rows, got 6,000 x 6,000"):
+            method("anchordot", cost=cost).check(6000, 6000, 10, 10, 50)
+    with pytest.raises(InputError, match="fused Gromov-Wasserstein bears 3,000 rows a side"):
+        method("anchordot", cost="fused").check(100, 3001, 10, 10, 50)
+    method("anchordot").check(100_000, 100_000, 10, 10, 50)
+
+
+def test_one_seed_is_not_enough():
+    with pytest.raises(InputError, match="AnchorDOT needs at least 2 seed pairs"):
+        method("anchordot").check(100, 100, 10, 10, 1)
