@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from relcore import __version__
 from relcore.errors import InputError, RunFailed
+from relcore.formats.base import brief
 from relcore.space import Refused
 from relcore.worker import jsonable
 
@@ -38,6 +39,7 @@ HEARTBEAT = 2.0  # seconds of silence on stderr at most, while something goes on
 PAIR_BY = ("row", "name", "id", "none")
 WAYS = {"x_to_y": "x to y", "y_to_x": "y to x"}
 PROBLEMS_SHOWN = 10
+LONGEST = 2000  # characters of a line: a name from a file can be a megabyte
 
 
 # ---------------------------------------------------------------------- talking
@@ -45,7 +47,12 @@ PROBLEMS_SHOWN = 10
 
 def tell(text: str) -> None:
     """A line on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(brief(text, LONGEST), file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    """A line on stdout. Names from files come as they are: what would move the cursor is written out."""
+    print(brief(text, LONGEST))
 
 
 def one_line(error: BaseException) -> str:
@@ -201,26 +208,24 @@ def run_inspect(args: argparse.Namespace) -> int:
     if args.json:
         print_json(seen)
         return DONE
-    print(f"format     {seen['format']}")
+    say(f"format     {seen['format']}")
     if seen["rows_read"] is not None:
-        print(
-            f"rows       {seen['rows_read']:,} read, {seen['rows_used']:,} used, {len(seen['set_aside']):,} set aside"
-        )
-        print(f"dimension  {seen['dim']:,}")
-        print(f"stored as  {seen['dtype']}")
+        say(f"rows       {seen['rows_read']:,} read, {seen['rows_used']:,} used, {len(seen['set_aside']):,} set aside")
+        say(f"dimension  {seen['dim']:,}")
+        say(f"stored as  {seen['dtype']}")
     for array in seen.get("arrays", []):
-        print(f"array      {array['name']} {tuple(array['shape'])} {array['dtype']}")
+        say(f"array      {array['name']} {tuple(array['shape'])} {array['dtype']}")
     for row in seen["set_aside"][:PROBLEMS_SHOWN]:
-        print(f"set aside  row {row['row']}: {row['reason']}")
+        say(f"set aside  row {row['row']}: {row['reason']}")
     if len(seen["set_aside"]) > PROBLEMS_SHOWN:
-        print(f"set aside  and {len(seen['set_aside']) - PROBLEMS_SHOWN:,} more rows; --json lists them all")
+        say(f"set aside  and {len(seen['set_aside']) - PROBLEMS_SHOWN:,} more rows; --json lists them all")
     for line in column_lines(seen.get("columns", [])):
-        print(f"column     {line}")
+        say(f"column     {line}")
     for refused in seen["refused"]:
-        print(f"refused    {Refused(**refused)}")
+        say(f"refused    {Refused(**refused)}")
     for key, word in (("assumed", "assumed"), ("warnings", "warning")):
         for text in seen[key]:
-            print(f"{word:10} {text}")
+            say(f"{word:10} {text}")
     return DONE
 
 
@@ -281,7 +286,7 @@ def run_convert(args: argparse.Namespace) -> int:
     if args.json:
         print_json(report.to_dict() | {"out": str(out), "not_kept": not_kept})
         return DONE
-    print(f"{out}: {report.summary()}; {report.dim:,} numbers a row")
+    say(f"{out}: {report.summary()}; {report.dim:,} numbers a row")
     for row in first_few("set aside", [f"row {s.row}: {s.reason}" for s in report.set_aside]):
         tell(row)
     for line in [*map(str, report.refused), *report.assumed, *report.warnings]:
@@ -455,7 +460,7 @@ def print_run(record: dict[str, Any]) -> None:
             f"peak memory {record['peak_memory_mb']:,.0f} MB"
         )
     for note in record["notes"]:
-        print(f"note       {note}")
+        say(f"note       {note}")
     if "metrics" in record:
         print()
         print_metrics(record["metrics"])
@@ -663,6 +668,9 @@ def main(argv: list[str] | None = None) -> int:
     except (InputError, OSError) as e:
         tell(f"relcore: {one_line(e)}")
         return BAD_INPUT
+    except MemoryError:
+        tell("relcore: the memory is not enough for this; use fewer rows")
+        return FAILED
     except KeyboardInterrupt:
         tell("relcore: stopped")
         return FAILED

@@ -468,3 +468,13 @@ def test_a_sample_pair_from_the_shell():
     assert out.returncode == 0 and ALIGN_KEYS <= record.keys()
     assert record["health"] and record["metrics"]["x_to_y"]["mrr"] > 10 / 1911  # far above a guess
     assert "Traceback" not in out.stderr
+
+
+def test_names_from_a_file_cannot_write_over_the_screen(tmp_path, capsys):
+    heading = "year\x1b[2J" + "x" * 5000
+    (tmp_path / "t.csv").write_text(f'a,b,"{heading}"\n1,2,cat\n3,4,dog\n')
+    assert main(["inspect", str(tmp_path / "t.csv")]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out and "\\x1b" in out and max(map(len, out.splitlines())) < 2100
+    assert main(["inspect", str(tmp_path / "no\x1b[2J.csv")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
