@@ -216,8 +216,10 @@ def measure(arguments: argparse.Namespace) -> dict:
 
     with Peak() as peak:
         if name.startswith("pot"):
+            run(1)  # its imports and first allocations
             first, second = timed(2), timed(6)
-            whole = [b + (b - a) / 4 * (iterations - 6) for a, b in zip(first[:2], second[:2], strict=True)]
+            steps = [max(b - a, 0) / 4 for a, b in zip(first[:2], second[:2], strict=True)]
+            whole = [b + step * (iterations - 6) for b, step in zip(second[:2], steps, strict=True)]
             if whole[0] > arguments.limit:
                 out.update(wall=whole[0], cpu=whole[1], extrapolated=True, error=None)
         if not out["extrapolated"]:
