@@ -12,7 +12,7 @@ import numpy as np
 from relcore.errors import InputError
 from relcore.formats import load
 from relcore.seeds import pair_by
-from relcore.space import LoadReport, Pair
+from relcore.space import LoadReport, Pair, Pairs
 
 ROOT = Path(__file__).resolve().parent.parent / "sample_data"
 
@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent / "sample_data"
 class Sample:
     """What the gallery shows of a sample, without opening it.
 
-    ``pairing`` is how its rows correspond (``"row"`` or ``"name"``), ``seeds`` and ``method`` a good first try,
-    ``missing`` the label that one side lacks (``""`` if none), ``licence`` where the data come from and may go.
+    ``pairing`` is how its rows correspond (``"row"`` or ``"name"``), ``paired`` how many of the first do where the others
+    have no partner (0: all), ``seeds`` and ``method`` a good first try, ``missing`` the label that one side lacks (``""`` if none), ``licence`` where the data come from and may go.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Sample:
     method: str
     licence: str
     missing: str = ""
+    paired: int = 0
     order: int = 0
 
     @property
@@ -78,7 +79,7 @@ def open_sample(name: str) -> OpenSample:
     sample = samples[name]
     x, report_x = load(sample.folder / "x.npz", key="vectors", title=sample.x_title)
     y, report_y = load(sample.folder / "y.npz", key="vectors", title=sample.y_title)
-    truth, _ = pair_by(x, y, sample.pairing)
+    truth = Pairs.by_row(sample.paired) if sample.paired else pair_by(x, y, sample.pairing)[0]
     maps = tuple(
         np.load(sample.folder / f"{side}.npz", allow_pickle=False)["map"][space.ids]
         for side, space in (("x", x), ("y", y))

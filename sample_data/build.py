@@ -1,7 +1,8 @@
 """How the sample pairs were made: ``python sample_data/build.py --data ../shared/data`` writes the same files again.
 
 Vectors are stored as float16 in compressed .npz files. ``map`` holds the two leading principal components of the
-centred rows of norm 1, rounded to four decimals. Nothing is random.
+centred rows of norm 1, rounded to four decimals. Nothing but the split of the molecules is random, by a fixed seed.
+Where only the first rows are paired, ``pairs.csv`` lists them for the command line.
 """
 
 from __future__ import annotations
@@ -105,21 +106,30 @@ def glove(data: Path) -> tuple[dict, dict, dict]:
 
 
 def molecules(data: Path) -> tuple[dict, dict, dict]:
-    """All 1,500 molecules; x is named by structure (SMILES), y by description."""
+    """600 molecules on both sides, 450 more on each that the other side lacks, split at random (seed 0).
+
+    x is named by structure (SMILES), y by description. Row i of both is one molecule for the first 600 rows.
+    """
     z = np.load(data / "mol_text_morgan256_minilm384" / "pair.npz")
+    order = np.random.default_rng(0).permutation(len(z["x"]))
+    paired, size = 600, 450
+    rows_x = order[: paired + size]
+    rows_y = np.concatenate([order[:paired], order[paired + size : paired + 2 * size]])
     about = {
         "order": 4,
         "title": "Molecules and their descriptions",
-        "description": "1,500 molecules as fingerprints and as sentences from ChEBI; hard, 300 seeds carry a little.",
+        "description": "Molecules as fingerprints and as sentences from ChEBI: 600 on both sides, 200 of them known, "
+        "and 450 more on each side that have no partner.",
         "x_title": "Structures, Morgan counts, 256-d",
         "y_title": "Descriptions, MiniLM-L6, 384-d",
         "pairing": "row",
-        "seeds": 300,
-        "method": "procrustes",
+        "paired": paired,
+        "seeds": 200,
+        "method": "anchordot",
         "licence": "ChEBI, CC BY 4.0; ChEBI-20 split BSD-3; encoder Apache-2.0",
     }
-    x = {"vectors": z["x"], "names": z["smiles"], "labels": z["labels"]}
-    return x, {"vectors": z["y"], "names": z["text"], "labels": z["labels"]}, about
+    x = {"vectors": z["x"][rows_x], "names": z["smiles"][rows_x], "labels": z["labels"][rows_x]}
+    return x, {"vectors": z["y"][rows_y], "names": z["text"][rows_y], "labels": z["labels"][rows_y]}, about
 
 
 SAMPLES = {f.__name__: f for f in (banking77, emoji, fashion, glove, molecules)}
@@ -139,6 +149,9 @@ def build(data: Path, out: Path, only: str | None = None) -> None:
             space["map"] = fit_pca(rows)(rows).round(4)
             about[f"{side}_shape"] = list(space["vectors"].shape)
             np.savez_compressed(folder / f"{side}.npz", **space)
+        if about.get("paired"):
+            lines = "".join(f"{i},{i}\n" for i in range(about["paired"]))
+            (folder / "pairs.csv").write_text(lines, encoding="utf-8")
         text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
         (folder / "sample.json").write_text(text, encoding="utf-8")
         size = sum(f.stat().st_size for f in folder.iterdir())

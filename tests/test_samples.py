@@ -43,7 +43,7 @@ def test_a_sample_is_what_its_card_says(name):
         assert at.shape == (len(space), 2) and at.dtype == np.float32
         assert "" not in set(space.names)
         assert card.missing == "" or card.missing in set(pair.x.labels)
-    assert len(pair.truth) == min(len(pair.x), len(pair.y)) >= card.seeds
+    assert len(pair.truth) == (card.paired or min(len(pair.x), len(pair.y))) >= card.seeds
     if pair.x.labels is not None:
         assert (pair.x.labels[pair.truth.x] == pair.y.labels[pair.truth.y]).all()
 
@@ -78,6 +78,22 @@ def test_classes_of_the_default_sample_are_balanced():
     pair, *_ = open_sample("banking77")
     _, counts = np.unique(pair.x.labels, return_counts=True)
     assert len(counts) == 77 and set(counts) == {26}
+
+
+def test_molecules_have_pools_without_a_hidden_pair():
+    """Against the file they are made from: a molecule on both sides is in a known pair, no other is."""
+    pair, *_ = open_sample("molecules")
+    assert len(pair.truth) == 600 and (pair.truth.x == pair.truth.y).all()
+    listed = np.loadtxt(samples.ROOT / "molecules" / "pairs.csv", delimiter=",", dtype=int)
+    np.testing.assert_array_equal(listed, pair.truth.array)
+    if not DATA.is_dir():
+        pytest.skip(f"the data the samples are made from are not at {DATA}")
+    with np.load(DATA / "mol_text_morgan256_minilm384" / "pair.npz") as z:
+        row_of = {text: i for i, text in enumerate(z["text"])}
+        there = {smiles: i for i, smiles in enumerate(z["smiles"])}
+    rows_x, rows_y = [there[n] for n in pair.x.names], [row_of[n] for n in pair.y.names]
+    assert rows_x[:600] == rows_y[:600] and not set(rows_x[600:]) & set(rows_y)
+    assert not set(rows_y[600:]) & set(rows_x)
 
 
 def test_an_unknown_sample_is_named():

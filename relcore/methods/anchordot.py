@@ -319,7 +319,7 @@ class AnchorDOT(Method):
         from relcore.ops.neighbors import unit_rows
 
         data = _Data(x.to(device), y.to(device), seeds, self.centre == "anchors")
-        moments, cell, _ = yield from self._select(data, generator, _Count(), 0)
+        moments, cell, _ = yield from self._select(data, generator, _Count(), 0, self._short_grid())
         profile = moments.profile(cell.gamma, cell.ridge)
         maps = (profile.map_x, profile.map_y)
         return Alignment(*(unit_rows(v @ m).cpu() for v, m in zip(data.sides, maps, strict=True)))
@@ -329,7 +329,11 @@ class AnchorDOT(Method):
         pairs, etas = (PAPER_GAMMAS, PAPER_ETAS) if self.mode == "paper" else (RIDGES, ETAS)
         return [(gamma, ridge, etas) for gamma, ridge in pairs]
 
-    def _select(self, data: _Data, generator, count: _Count, left: int):
+    def _short_grid(self) -> list[tuple[float, float, tuple[float, ...]]]:
+        """The same at one eta: the check uses gamma and ridge alone."""
+        return [(gamma, ridge, etas[len(etas) // 2 :][:1]) for gamma, ridge, etas in self._grid()]
+
+    def _select(self, data: _Data, generator, count: _Count, left: int, grid=None):
         """The moments of all anchors, the cell to use, and notes."""
         import torch
 
@@ -353,7 +357,7 @@ class AnchorDOT(Method):
         part = Moments(*(a[kept] for a in data.anchors))
         sides = [torch.cat([a[held], v[rows]]) for a, v, rows in zip(data.anchors, data.sides, pools, strict=True)]
         best, odd = None, ""
-        grid = self._grid()
+        grid = grid or self._grid()
         cells = sum(len(etas) for *_, etas in grid)
         for gamma, ridge, etas in grid:
             whole = moments.profile(gamma, ridge)
