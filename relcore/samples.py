@@ -21,8 +21,9 @@ ROOT = Path(__file__).resolve().parent.parent / "sample_data"
 class Sample:
     """What the gallery shows of a sample, without opening it.
 
-    ``pairing`` is how its rows correspond (``"row"`` or ``"name"``), ``paired`` how many of the first do where the others
-    have no partner (0: all), ``seeds`` and ``method`` a good first try, ``missing`` the label that one side lacks (``""`` if none), ``licence`` where the data come from and may go.
+    ``pairing`` is how its rows correspond (``"row"`` or ``"name"``), ``paired`` how many of the first do where the
+    others have no partner (0: all), ``seeds`` and ``method`` a good first try, ``missing`` the label that one side
+    lacks (``""`` if none), ``licence`` where the data come from and may go.
     """
 
     name: str

@@ -624,7 +624,7 @@ class _Data:
         if moments.trivial:
             out.append(
                 f"{moments.trivial} canonical correlations are 1 whatever the data, because {count} anchors cannot "
-                "separate so many dimensions; the ridge bears it, the paper's clip does not"
+                "separate so many dimensions: a ridge, or gamma below 1, keeps them from counting"
             )
         for side, v, rows, a in zip("xy", self.sides, self.pools, self.anchors, strict=True):
             if (p := _unlike(v[rows], a)) < ODD:
