@@ -105,11 +105,12 @@ def check_numbers(what: str, dtype: str) -> None:
 
 
 def _numpy(dtype: str) -> np.dtype | None:
-    """The dtype, or None where numpy does not know it, such as bfloat16."""
+    """The dtype, or None where numpy does not know it by itself, such as bfloat16."""
     try:
-        return np.dtype(dtype)
+        known = np.dtype(dtype)
     except TypeError:
         return None
+    return None if known.isbuiltin == 2 else known  # 2: registered by ml_dtypes, which jax loads
 
 
 def dtype_name(dtype: str) -> str:

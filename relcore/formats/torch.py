@@ -187,7 +187,7 @@ def _dtype(t: Tensor) -> str:
     """As numpy spells it where it can (``<f4``), else as torch does (``bfloat16``)."""
     name = str(t.dtype).removeprefix("torch.")
     try:
-        return np.dtype(name).str if not name.startswith("bfloat") else name
+        return name if name.startswith(("bfloat", "float8")) else np.dtype(name).str
     except TypeError:
         return name
 

@@ -186,8 +186,11 @@ def test_b10_layout_and_byte_order_do_not_matter(tmp_path, capsys):
         np.testing.assert_array_equal(np.load(tmp_path / f"{name}.out.npy"), ROWS)
 
 
-def test_b11_half_precision_becomes_float32_and_its_type_is_shown(seen, tmp_path):
+@pytest.mark.parametrize("known_to_numpy", [False, True])
+def test_b11_half_precision_becomes_float32_and_its_type_is_shown(seen, tmp_path, known_to_numpy):
     torch = pytest.importorskip("torch")
+    if known_to_numpy:
+        import ml_dtypes  # noqa: F401  as jax loads it; the order of the tests decides what the other case sees
     from safetensors.torch import save_file
 
     np.save(tmp_path / "half.npy", np.full((4, 4), 300, dtype=np.float16))
