@@ -42,7 +42,7 @@ def test_keypoint_is_the_divergence_of_the_relations(data):
 @pytest.mark.parametrize("make", [anchor_costs.bridge, anchor_costs.keypoint])
 def test_parts_join_to_the_same_matrix(data, make, monkeypatch):
     whole = torch.cat(list(make(*data)))
-    monkeypatch.setattr(anchor_costs, "TILE", 600)
+    monkeypatch.setattr(anchor_costs, "TILE", 100)
     parts = list(make(*data))
     assert len(parts) > 1
     torch.testing.assert_close(torch.cat(parts), whole)
