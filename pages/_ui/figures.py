@@ -181,7 +181,8 @@ def occurrences(n_k: dict[str, np.ndarray], k: int, dark: bool) -> go.Figure:
         )
     figure.update_layout(dragmode="select", xaxis_title=f"N<sub>{k}</sub>: lists a row is in", yaxis_title="rows")
     figure.update_yaxes(type="log", dtick=1)
-    return finish(figure, height=270)
+    finish(figure, height=280)
+    return figure.update_layout(margin_t=44, legend_y=1.25)  # clear of the area where boxes are drawn
 
 
 def hubness_bars(figures: dict[str, dict[str, dict]], dark: bool) -> go.Figure:
