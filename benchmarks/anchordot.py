@@ -7,10 +7,10 @@
 Each seed draws anchors, 400 test pairs, and two pools with no item in common. Recall is in per cent, mean of both
 directions and of the seeds, among the 400 test items; skewness is of N_10 among them, x to y / y to x. NN, CSLS,
 inverted softmax and the coupling are **transductive**: the test items are in the point clouds, though nothing says who
-belongs to whom. CSLS and inverted softmax use pool and test items as their bank. The students and the plan that test
-items join later never see one, nor does the preprocessing. That plan is what the sweeps are read by: in a cloud with
-400 test pairs and a small pool, the pairs alone make the plan. gamma, ridge and eta are chosen by held-out anchors. Where the encoders start and at what
-scale was chosen on test pairs of the molecules, in other draws of the same items.
+belongs to whom. CSLS and inverted softmax use pool and test items as their bank. The students, and the plan that test
+items join later, never see one, nor does the preprocessing. That plan is what the sweeps are read by: in a cloud of 400
+test pairs and a small pool, the pairs alone make the plan. gamma, ridge and eta are chosen by held-out anchors. Where
+the encoders start and at what scale was chosen on test pairs of these data, in other draws.
 """
 
 from __future__ import annotations
