@@ -121,8 +121,9 @@ def tiles(s: state.State, counts: Counts, kept: dict[str, int]) -> None:
         repeated = int((copies(space.fingerprint, space) != np.arange(len(space))).sum())
         if repeated:
             st.caption(
-                f":material/content_copy: {repeated:,} of {len(space):,} rows of {side} repeat another row exactly. "
-                "They tie in every list and stand there in their order, so the first of them is listed most."
+                f":material/content_copy: {repeated:,} of {len(space):,} rows of {side} "
+                f"{'repeats' if repeated == 1 else 'repeat'} another row exactly. Copies tie in every list and stand "
+                "there in their order, so the first of them is listed most."
             )
 
 
