@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -12,6 +14,7 @@ WAY_NAMES = {"x_to_y": "A → B", "y_to_x": "B → A"}
 WAY_COLOURS = {"x_to_y": "#0072B2", "y_to_x": "#E69F00"}
 DARK_WAY_COLOURS = {"x_to_y": "#56B4E9", "y_to_x": "#E69F00"}
 GREY = "#888888"
+LEGEND_LINE = 18  # pixels
 
 
 def way_colours(dark: bool) -> dict[str, str]:
@@ -64,17 +67,30 @@ def _reference_label(name: str, values: dict[str, float], dark: bool) -> dict:
 
 
 def live_quantities(curves: dict[str, tuple], total: int, dark: bool) -> dict | None:
-    """ECharts option: what the method itself reports (loss and the like), each scaled to its own largest value."""
-    shown = [k for k in curves if not k.startswith("mrr") and k != "mutual neighbours"]
-    palette = ["#009E73", "#CC79A7", "#D55E00", "#56B4E9"]
+    """ECharts option: what the method itself reports (loss and the like), each scaled to its own largest value.
+
+    Of a method with phases, the quantities of the latest one.
+    """
+    known = {}  # name: its points
+    for name, (steps, values) in curves.items():
+        points = [(step, value) for step, value in zip(steps, values, strict=False) if value is not None]
+        if points and not name.startswith("mrr") and name != "mutual neighbours":
+            known[name] = points
+    latest = max((points[-1][0] for points in known.values()), default=0)
+    recent = latest - max(10, total // 20)  # some are not told at every step
+    shown = {name: points for name, points in known.items() if points[-1][0] >= recent}
+    palette = ["#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#E69F00", "#0072B2", "#999999", "#F0E442"]
     series = []
-    for name, colour in zip(shown, palette, strict=False):
-        steps, values = curves[name]
-        values = [v for v in values if v is not None]
-        peak = max(map(abs, values), default=0.0) or 1.0
-        label = f"{name} (now {values[-1] if values else 0:.3g}, largest {peak:.3g})"
-        series.append(_line(label, (steps, [v / peak for v in values]), colour))
-    return _curves(series, total, dark) if series else None
+    for (name, points), colour in zip(shown.items(), itertools.cycle(palette)):  # noqa: B905  the colours go on
+        peak = max(abs(value) for _, value in points) or 1.0
+        label = f"{name} (now {points[-1][1]:.3g}, largest {peak:.3g})"
+        series.append(_line(label, ([s for s, _ in points], [v / peak for _, v in points]), colour))
+    if not series:
+        return None
+    option = _curves(series, total, dark)
+    option["legend"]["orient"] = "vertical"  # a line each, above the plot
+    option["grid"]["top"] = 20 + LEGEND_LINE * len(series)
+    return option
 
 
 def _line(name: str, curve: tuple, colour: str) -> dict:

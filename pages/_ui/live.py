@@ -114,7 +114,8 @@ def _curves(run: Run, curves: dict, total: int) -> None:
                 help="Each line is scaled by its own largest value. A low loss "
                 "is no sign of success: it is lowest when anchors have collapsed.",
             )
-            st.echarts_chart(quantities, key="live_quantities", height=250, alt="Loss and other quantities")
+            height = 200 + figures.LEGEND_LINE * len(quantities["series"])
+            st.echarts_chart(quantities, key="live_quantities", height=height, alt="Loss and other quantities")
 
 
 def _moving_map(s: state.State, run: Run, frame: int | None) -> None:

@@ -80,5 +80,6 @@ def default_button(s: state.State, key: str) -> bool:
 
 def next_title(method: Method) -> str:
     """``AO 3``: the short name of the method and how many runs there are of it."""
-    short = method.name.upper() if len(method.name) <= 4 else method.name.capitalize()
+    one_word = method.title if " " not in method.title else method.name.capitalize()
+    short = method.name.upper() if len(method.name) <= 4 else one_word
     return f"{short} {1 + sum(r.record['method'] == method.name for r in runs.list_runs())}"
