@@ -311,7 +311,8 @@ class Fit:
             self.projection = fit_pca(still)
             self.fixed_map = self.projection(still)
         self.frames += 1
-        return self.projection(moving.numpy())
+        known = len(self.projection.mean)  # a later phase may add coordinates after those of the first
+        return self.projection(moving.numpy()[:, :known])
 
     def _below_seed_baseline(self) -> str:
         """AO starts below the seed baseline and crosses it later; whoever stops before should know."""
@@ -330,8 +331,9 @@ class Fit:
         return {"map_x": self.projection(x), "map_y": self.projection(y)}
 
     def _spectrum(self) -> dict[str, np.ndarray]:
-        """Of both sides and, with seeds, of their profiles against gamma, as they are and at the ridge of the method."""
-        seeds, ridge = self.task.seeds, float(getattr(self.task.method, "ridge", 0.0))
+        """Of both sides and, with seeds, of their profiles against gamma, as they are and at the method's ridge."""
+        seeds, method = self.task.seeds, self.task.method
+        ridge = 0.0 if getattr(method, "mode", "") == "paper" else float(getattr(method, "ridge", 0.0))
         rows, aligned = {"x": self.x.numpy(), "y": self.y.numpy()}, {}
         aligned["x"], aligned["y"] = (neighbors.unit_rows(v).numpy() for v in (self.alignment.x, self.alignment.y))
         anchors = {"x": rows["x"][seeds.x], "y": rows["y"][seeds.y]}

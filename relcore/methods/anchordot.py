@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relcore.errors import InputError
-from relcore.methods.base import Alignment, Cost, Linear, Method, Needs, Snapshot, Step, param
-from relcore.methods.student import WATCHED_ROWS, YIELDS, Watch, encoder, to_cpu, trained
+from relcore.methods.base import Alignment, Cost, Linear, Method, Needs, Snapshot, param
+from relcore.methods.student import WATCHED_ROWS, YIELDS, Count, Watch, encoder, to_cpu, trained
 from relcore.space import Pairs
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class AnchorDOT(Method):
         from relcore.ops.neighbors import unit_rows
 
         data = _Data(x.to(device), y.to(device), seeds, self.centre == "anchors")
-        count = _Count()
+        count = Count()
         left = TRANSPORT_STEPS + (0 if self.student == "none" else YIELDS)
         moments, cell, notes = yield from self._select(data, generator, count, left)
         profile = moments.profile(cell.gamma, cell.ridge)
@@ -291,6 +291,11 @@ class AnchorDOT(Method):
         notes += said
         encoders = [Linear(profile.map_x), Linear(profile.map_y)]
         if self.student != "none":
+            if self.mode == "paper":
+                notes.append(
+                    f"as in the paper: start random in {self.width} dimensions, pair_weight "
+                    f"{self._paper_weight(data):.2g}, sharpen 1, whatever is set"
+                )
             encoders = yield from self._distil(data, profile, coupling, generator, count)
         factors = _factors(profile) if self.cost == "profile" else [None, None]
         coordinates = [unit_rows(e(v)).cpu() for e, v in zip(encoders, data.sides, strict=True)]
@@ -319,7 +324,7 @@ class AnchorDOT(Method):
         from relcore.ops.neighbors import unit_rows
 
         data = _Data(x.to(device), y.to(device), seeds, self.centre == "anchors")
-        moments, cell, _ = yield from self._select(data, generator, _Count(), 0, self._short_grid())
+        moments, cell, _ = yield from self._select(data, generator, Count(), 0, self._short_grid())
         profile = moments.profile(cell.gamma, cell.ridge)
         maps = (profile.map_x, profile.map_y)
         return Alignment(*(unit_rows(v @ m).cpu() for v, m in zip(data.sides, maps, strict=True)))
@@ -333,7 +338,7 @@ class AnchorDOT(Method):
         """The same at one eta: the check uses gamma and ridge alone."""
         return [(gamma, ridge, etas[len(etas) // 2 :][:1]) for gamma, ridge, etas in self._grid()]
 
-    def _select(self, data: _Data, generator, count: _Count, left: int, grid=None):
+    def _select(self, data: _Data, generator, count: Count, left: int, grid=None):
         """The moments of all anchors, the cell to use, and notes."""
         import torch
 
@@ -345,10 +350,15 @@ class AnchorDOT(Method):
         given = Cell(self.gamma, ridge, self.eta)
         if self.select == "no" or len(data.seeds) < ENOUGH or self.cost in ("bridge", "keypoint"):
             notes = []
-            if self.select != "no" and len(data.seeds) < ENOUGH:
+            if self.select != "no":
+                why = f"{len(data.seeds)} anchors are too few to choose by held-out ones ({ENOUGH} needed)"
+                if self.cost in ("bridge", "keypoint"):
+                    why = f"nothing is chosen by held-out anchors for the {self.cost} cost"
+                notes.append(f"{why}: gamma {given.gamma:g}, ridge {given.ridge:g}, eta {given.eta:g} as given")
+            if self.mode == "paper" and given.gamma > 1:
                 notes.append(
-                    f"{len(data.seeds)} anchors are too few to choose by held-out ones ({ENOUGH} needed): "
-                    f"gamma {given.gamma:g}, ridge {given.ridge:g}, eta {given.eta:g} as given"
+                    f"gamma {given.gamma:g} is beyond the paper's 0 to 1, where without a ridge the weakest directions "
+                    "count most: give gamma, for example 0.75"
                 )
             profile = moments.profile(given.gamma, given.ridge)
             yield count.step("select", {}, left, Snapshot(profile.map_x.cpu(), profile.map_y.cpu()))
@@ -379,17 +389,19 @@ class AnchorDOT(Method):
             f"gamma {best.gamma:g}, ridge {best.ridge:g}, eta {best.eta:g}: mean rank {best.rank:.3g} of {len(held)} "
             f"held-out anchors among {len(sides[0]):,} and {len(sides[1]):,} rows"
         ]
+        if self.cost == "fused":
+            notes[0] += ", by the profile's cost alone"
         return moments, best, notes + ([odd] if odd else [])
 
     def _problem(self, cost, eta: float, **masses):
         """The transport problem of a cost; strengths of the marginals count in medians of it."""
         from relcore.ops.sinkhorn import Problem
 
-        unit = cost.epsilon(1.0)
+        unit = cost.epsilon(1.0)  # of a cost whose median is 0, the range
         rho_x, rho_y = (rho * unit if rho else None for rho in (self.rho_x, self.rho_y))
         return Problem(cost, eta * unit, rho_x=rho_x, rho_y=rho_y, **masses)
 
-    def _transport(self, data: _Data, profile: Profile, cell: Cell, generator, count: _Count):
+    def _transport(self, data: _Data, profile: Profile, cell: Cell, generator, count: Count):
         """The coupling of all rows, whether it converged, and notes."""
         from relcore.ops import sinkhorn
 
@@ -398,6 +410,12 @@ class AnchorDOT(Method):
         cost = yield from self._cost(data, profile, count, after + TRANSPORT_STEPS)
         masses = {} if self.anchors_in_plan else data.masses()
         problem = self._problem(cost, cell.eta, **masses)
+        notes = []
+        if not math.isclose(problem.epsilon, cell.eta * cost.spread()[0], rel_tol=1e-6):
+            notes.append(
+                f"the median cost is 0: epsilon is {problem.epsilon:.3g}, eta times the range of the cost (1 where all "
+                "are equal)"
+            )
         seed = int(generator.initial_seed() % 2**31)
         turns = FUSED_TURNS if self.cost == "fused" and self.structure else 0
         base, start = cost, None
@@ -421,12 +439,12 @@ class AnchorDOT(Method):
         yield count.step(
             "transport", {"marginal error": max(out.error_x, out.error_y), "effective matches": matches}, after
         )
-        notes = [f"transport: {n}" for n in out.notes]
+        notes += [f"transport: {n}" for n in out.notes]
         if not problem.balanced:
-            notes.append(f"marginals are relaxed: {100 * out.mass:.0f} % of the mass is transported")
+            notes.append(f"marginals are relaxed: {100 * out.mass:.3g} % of the mass is transported")
         return coupling, out.converged, notes
 
-    def _cost(self, data: _Data, profile: Profile, count: _Count, left: int):
+    def _cost(self, data: _Data, profile: Profile, count: Count, left: int):
         """The cost between all rows. One that is held in full is made in parts."""
         import torch
 
@@ -454,15 +472,15 @@ class AnchorDOT(Method):
         cost = (1 - self.structure) * base.dense() + self.structure * gradient
         return replace(problem, cost=anchor_costs.from_matrix(cost))
 
-    def _distil(self, data: _Data, profile: Profile, coupling: Coupling, generator, count: _Count):
+    def _distil(self, data: _Data, profile: Profile, coupling: Coupling, generator, count: Count):
         """The two encoders."""
         from relcore.ops.distill import Training
 
         weight, sharpen, start = self.pair_weight, self.sharpen, None
         if self.start == "profile" and self.mode != "paper":
             start = profile.left, profile.right
-        if self.mode == "paper":  # the anchors are one chunk of a pass over the pool
-            weight, sharpen = 1 / max(1, min(len(data.x), len(data.y)) // self.chunk), 1.0
+        if self.mode == "paper":
+            weight, sharpen = self._paper_weight(data), 1.0
         training = Training(
             *data.sides,
             (data.rows_x, data.rows_y),
@@ -481,6 +499,10 @@ class AnchorDOT(Method):
         watch = Watch(data.sides, profile, coupling)
         yield from trained(training, watch, count.step, "distil")
         return [encoder(w) for w in training.weights]
+
+    def _paper_weight(self, data: _Data) -> float:
+        """The anchors are one chunk of a pass over the pool."""
+        return 1 / max(1, min(len(data.x), len(data.y)) // self.chunk)
 
     # ---------------------------------------------------------------- limits and cost
 
@@ -506,8 +528,8 @@ class AnchorDOT(Method):
         held = n * m * 4 <= self.memory << 20
         memory = 4.0 * (3 * n * dx + 3 * m * dy + (n + m) * width) + costs.TILE_BYTES
         memory += 4.0 * n * m if held else 0.0
-        memory += 24.0 * n * m if dense else 0.0
-        seconds = costs.transport(n, m, width, TRANSPORT_STEPS, held)
+        memory += {"profile": 0.0, "fused": 104.0}.get(self.cost, 36.0) * n * m
+        seconds = costs.transport(n, m, min(n, m) if dense else width, TRANSPORT_STEPS, held)
         if self.select != "no" and seeds >= ENOUGH and not (dense and self.cost != "fused"):
             k, j = (min(rows, self.select_rows) + seeds // 10 for rows in (n, m))
             cells = [len(etas) for *_, etas in self._grid()]
@@ -517,6 +539,8 @@ class AnchorDOT(Method):
             hidden = self.hidden if self.student == "mlp" else 0
             width = self.width if self.start == "random" or self.mode == "paper" else width
             seconds += self.steps_student * costs.distil_step(min(self.chunk, n, m), dx + dy, width, hidden)
+        if dense:  # a marginal or a median is a product with an identity, in float64
+            seconds += 6 * costs.product(n, m, min(n, m))
         if self.cost == "keypoint":
             seconds += 6e-9 * n * m * seeds
         if self.cost == "bridge":
@@ -527,18 +551,6 @@ class AnchorDOT(Method):
 
 
 # ---------------------------------------------------------------------------------------------------------- the pieces
-
-
-class _Count:
-    """Numbers the steps of all phases through."""
-
-    def __init__(self) -> None:
-        self.done = 0
-
-    def step(self, phase: str, metrics: dict[str, float], left: int, snapshot: Snapshot | None = None) -> Step:
-        """The next step, ``left`` of which are expected after it."""
-        self.done += 1
-        return Step(self.done, self.done + left, phase, metrics, snapshot)
 
 
 class _Data:
@@ -553,8 +565,11 @@ class _Data:
         self.rows_x, self.rows_y = (torch.from_numpy(r.copy()).to(x.device) for r in (seeds.x, seeds.y))
         self.shifts: list[Tensor | None] = [None, None]
         if centred:
-            self.shifts = [v[r].double().mean(0).float() for v, r in ((x, self.rows_x), (y, self.rows_y))]
-            x, y = (unit_rows(v - s) for v, s in zip((x, y), self.shifts, strict=True))
+            means = [v[r].double().mean(0).float() for v, r in ((x, self.rows_x), (y, self.rows_y))]
+            spread = [(v[r] != v[r[0]]).any() for v, r in ((x, self.rows_x), (y, self.rows_y))]
+            self.shifts = [mean if wide else None for mean, wide in zip(means, spread, strict=True)]
+            x, y = (v if s is None else unit_rows(v - s) for v, s in zip((x, y), self.shifts, strict=True))
+        self.uncentred = [side for side, s in zip("xy", self.shifts, strict=True) if centred and s is None]
         self.x, self.y = x, y
         self.pools = [self._others(len(v), r) for v, r in ((x, self.rows_x), (y, self.rows_y))]
 
@@ -592,15 +607,23 @@ class _Data:
 
         order = torch.randperm(len(self.seeds), generator=generator).to(self.x.device)
         held = max(1, len(self.seeds) // 10)
-        drawn = [p[torch.randperm(len(p), generator=generator)[:most].to(p.device)] for p in self.pools]
+        drawn = []
+        for pool, rows in zip(self.pools, (self.rows_x, self.rows_y), strict=True):
+            pool = pool[~torch.isin(pool, rows[order[:held]])]  # where no others are, pools are the anchors themselves
+            drawn.append(pool[torch.randperm(len(pool), generator=generator)[:most].to(pool.device)])
         return order[:held], order[held:], drawn
 
     def notes(self, moments: Moments) -> list[str]:
         out = []
         n, m, count = len(self.x), len(self.y), len(self.seeds)
-        for side, rows in (("x", n), ("y", m)):
-            if rows < FEW_ROWS:
-                out.append(f"{side} has {rows} rows: a plan between so few says little")
+        free = [rows - count for rows in (n, m)]
+        for side, rows, others in zip("xy", (n, m), free, strict=True):
+            if not others:
+                out.append(f"all {rows} rows of {side} are anchors: the plan is between those themselves")
+            elif others < FEW_ROWS:
+                out.append(f"{side} has {others} rows beside its anchors: a plan between so few says little")
+        for side in self.uncentred:
+            out.append(f"all anchors of {side} are the same vector, which centring would leave nothing of: not centred")
         if max(n, m) > UNLIKE * min(n, m):
             more, less = ("x", "y") if n > m else ("y", "x")
             out.append(
@@ -623,8 +646,9 @@ class _Data:
             )
         if moments.trivial:
             out.append(
-                f"{moments.trivial} canonical correlations are 1 whatever the data, because {count} anchors cannot "
-                "separate so many dimensions: a ridge, or gamma below 1, keeps them from counting"
+                f"{moments.trivial} canonical correlation{'s are' if moments.trivial > 1 else ' is'} 1 whatever the "
+                f"data, because {count} anchors cannot "
+                "separate so many dimensions: a ridge, or gamma below 1, keeps that from counting"
             )
         for side, v, rows, a in zip("xy", self.sides, self.pools, self.anchors, strict=True):
             if (p := _unlike(v[rows], a)) < ODD:

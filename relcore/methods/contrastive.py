@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relcore.methods.base import Alignment, Cost, Method, Needs, Step, param
+from relcore.methods.base import Alignment, Cost, Method, Needs, param
 
 OPEN = "a baseline; chosen as AnchorDOT's"
 HELD_OUT = 20  # pairs, with fewer of which none are held out to stop by
@@ -14,7 +14,8 @@ HELD_OUT = 20  # pairs, with fewer of which none are held out to stop by
 class Contrastive(Method):
     """Two encoders trained by InfoNCE on the known pairs, no other row: what pairs alone can teach.
 
-    A tenth of the pairs is held out; kept are the encoders of the step at which those are told apart best.
+    A tenth of the pairs is held out; kept are the encoders of the step at which those are told apart best, of about
+    twenty that are looked at.
 
     Source: van den Oord et al., arXiv 1807.03748 (InfoNCE); Radford et al., arXiv 2103.00020 (both ways).
     """
@@ -49,7 +50,7 @@ class Contrastive(Method):
     def steps(self, x, y, seeds, *, generator, device="cpu"):
         import torch
 
-        from relcore.methods.student import Watch, encoder, to_cpu, trained
+        from relcore.methods.student import Count, Watch, encoder, to_cpu, trained
         from relcore.ops.distill import Training, pair_loss
         from relcore.ops.neighbors import unit_rows
         from relcore.ops.relative import Moments
@@ -83,15 +84,17 @@ class Contrastive(Method):
             weights = training.weights
             loss = pair_loss(*(w(v[r]) for w, v, r in zip(weights, (x, y), tested, strict=True)), self.temperature)
             if loss < best[0]:
-                best[:] = [float(loss), weights, count.done + 1]
+                best[:] = [float(loss), weights, training.done]
             return {"held-out loss": float(loss)}
 
-        count = _Count()
+        count = Count()
         profile = Moments(*(v[r] for v, r in zip((x, y), pairs, strict=True))).profile(1.0, 1.0)
         yield from trained(training, Watch((x, y), profile), count.step, "train", figures)
         weights = training.weights if best[1] is None else best[1]
         if best[1] is not None:
-            notes.append(f"kept is the best by {held} held-out pairs, after {best[2]} of {count.done} reports")
+            notes.append(
+                f"kept are the encoders after step {best[2]} of {self.steps_student}, the best by {held} held-out pairs"
+            )
         encoders = [encoder(w) for w in weights]
         coordinates = [unit_rows(e(v)).cpu() for e, v in zip(encoders, (x, y), strict=True)]
         return Alignment(*coordinates, *(to_cpu(e) for e in encoders), notes=notes)
@@ -102,12 +105,3 @@ class Contrastive(Method):
         hidden = self.hidden if self.student == "mlp" else 0
         seconds = self.steps_student * costs.distil_step(min(self.chunk, max(1, seeds)), dx + dy, self.width, hidden)
         return Cost(memory=4.0 * (2 * n * dx + 2 * m * dy + (n + m) * self.width) + costs.TILE_BYTES, seconds=seconds)
-
-
-class _Count:
-    def __init__(self) -> None:
-        self.done = 0
-
-    def step(self, phase, metrics, left, snapshot=None) -> Step:
-        self.done += 1
-        return Step(self.done, self.done + left, phase, metrics, snapshot)

@@ -21,6 +21,18 @@ WATCHED_ROWS = 500  # rows that figures on the way are read on
 TURN_ROWS = 2000  # rows that say how the common space is to be turned
 
 
+class Count:
+    """Numbers the steps of all phases through."""
+
+    def __init__(self) -> None:
+        self.done = 0
+
+    def step(self, phase: str, metrics: dict[str, float], left: int, snapshot: Snapshot | None = None) -> Step:
+        """The next step, ``left`` of which are expected after it."""
+        self.done += 1
+        return Step(self.done, self.done + left, phase, metrics, snapshot)
+
+
 def encoder(weights: Weights) -> Linear | Any:
     """The encoder that trained weights make."""
     from relcore.methods.kept import Residual
@@ -71,15 +83,16 @@ class Watch:
         found = (weights[0](self.sides[0][self.rows]) @ weights[1](self.sides[1]).T).argmax(1)
         return {"agrees with the plan": float((found == self.best).double().mean())}
 
-    def snapshot(self, weights: tuple[Weights, Weights]) -> Snapshot | None:
-        """The encoders, turned towards the frame. None where the common space is wider than the frame."""
+    def snapshot(self, weights: tuple[Weights, Weights]) -> Snapshot:
+        """The encoders, turned towards the frame; in a wider space the frame is that of its first coordinates."""
         import torch
 
         from relcore.ops.linalg import procrustes
 
-        if weights[0].skip.shape[1] > self.frame.shape[1]:
-            return None
         turn, _ = procrustes(torch.cat([w(v) for w, v in zip(weights, self.some, strict=True)]), self.frame)
+        wide, narrow = turn.shape
+        if wide > narrow:  # what the frame says nothing of stays, or cosines would change
+            turn = torch.cat([turn, torch.linalg.qr(turn, mode="complete")[0][:, narrow:]], 1)
         turn = turn.to(self.frame.device)
         return Snapshot(*(_as_map(encoder(_turned(w, turn))) for w in weights))
 

@@ -50,7 +50,7 @@ class Weights(NamedTuple):
 
 
 class Training:
-    """Iterate over it to train; :attr:`weights` are those of the latest step.
+    """Iterate over it to train; :attr:`weights` are those of the latest step, number :attr:`done`.
 
     Parameters
     ----------
@@ -90,6 +90,7 @@ class Training:
         self.steps, self.generator, self.chunk = steps, generator, chunk
         self.temperature, self.learning_rate, self.weight_decay = temperature, learning_rate, weight_decay
         self.pair_weight, self.sharpen = pair_weight, sharpen
+        self.done = 0
         begin = (None, None) if start is None else start
         # unit rows have entries of 1 / sqrt(d): trained on rows of entries about 1, weights all learn at one rate
         self._scales = [v.shape[1] ** 0.5 for v in (x, y)]
@@ -119,6 +120,7 @@ class Training:
             rate = schedule.get_last_lr()[0]
             optimiser.step()
             schedule.step()
+            self.done = step
             yield State(step, loss.item(), rate)
 
     def _first(self, v: Tensor, start: Tensor | None, width: int, hidden: int) -> Weights:

@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -42,7 +43,7 @@ SAMPLE = 2048  # rows of either side in the coarse problem
 COARSE_ABOVE = 1 << 24  # entries of a problem from which the coarse one pays
 CHECK_ALL = 1 << 24  # entries of a plan whose marginals are measured on all rows at the end
 CHECK_ROWS = 128  # rows and columns they are measured on in a larger one
-SHARP = 0.02  # epsilon over the median cost, below which the potentials of float32 are made exact in float64
+SHARP = 0.019  # epsilon over the median cost, below which the potentials of float32 are made exact in float64
 DESCENT_BELOW = 0.005  # epsilon over the median cost, below which larger ones are solved first
 DESCENT_FROM = 0.05  # the largest of these
 DESCENT = 4.0  # ratio between them
@@ -106,7 +107,7 @@ class Cost:
         product = self.left.double() @ self.right.double().T
         return product.mul_(-self.scale).add_(self.offset_right).add_(self.offset_left[:, None])
 
-    @property
+    @cached_property
     def size(self) -> float:
         """Magnitude of the terms that a cost is the sum of: its rounding is relative to this."""
         norms = [torch.linalg.vector_norm(t, dim=1).max().item() for t in (self.left, self.right)]
@@ -291,11 +292,11 @@ class Coupling:
         small = self.shape[0] * self.shape[1] <= SMALL
         return torch.float64 if small or _noise(self.problem) > SHOWS else torch.float32
 
-    @property
+    @cached_property
     def _row_terms(self) -> Tensor:
         return self.problem.a.log() + (self.f - self.problem.cost.offset_left) / self.problem.epsilon
 
-    @property
+    @cached_property
     def _column_terms(self) -> Tensor:
         return self.problem.b.log() + (self.g - self.problem.cost.offset_right) / self.problem.epsilon
 

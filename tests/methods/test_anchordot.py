@@ -14,6 +14,7 @@ from relcore.methods import method
 from relcore.ops.neighbors import unit_rows
 from relcore.space import Pair, Pairs, make_space
 
+COSTS = ("profile", "bridge", "fused")
 QUICK = dict(steps_student=100, hidden=32, chunk=120, select_rows=150)
 
 
@@ -256,18 +257,73 @@ def test_pools_of_very_different_size():
     assert "y has 6 times the rows of x" in said(run)
 
 
-def test_epsilon_too_small_is_raised_and_said(data):
-    run = fitted(*data[:3], select="no", eta=1e-6, student="none", iterations=30)
-    assert torch.isfinite(run.coupling.f).all()
-    assert run.converged or "not converged" in said(run)
+def test_an_epsilon_too_small_for_float32_is_solved_in_float64_or_said(data):
+    run = fitted(*data[:3], select="no", eta=1e-6, student="none", anchors_in_plan=True)
+    sums = run.coupling.marginals()
+    np.testing.assert_allclose(sums.rows * 260, 1.0, atol=1e-6)
+    off = float((sums.columns - 1 / 260).abs().sum())
+    assert run.converged == (off <= 1e-3) == ("not converged" not in said(run))
+    once = fitted(*data[:3], select="no", eta=0.02, student="none", iterations=1)
+    assert not once.converged and "not converged: marginal errors" in said(once)
 
 
 @pytest.mark.parametrize("rows", [2, 5, 19])
 def test_very_few_rows(rows):
     x, y, *_ = planted()
     run = fitted(x[:rows], y[:rows], Pairs(np.stack([np.arange(min(rows, 4))] * 2, 1)))
-    assert f"x has {rows} rows" in said(run) and run.coupling.shape == (rows, rows)
+    left = f"x has {rows - 4} rows beside its anchors" if rows > 4 else f"all {rows} rows of x are anchors"
+    assert left in said(run) and run.coupling.shape == (rows, rows)
     assert torch.isfinite(run.x).all()
+
+
+def test_few_rows_beside_many_anchors_are_told_too(data):
+    x, y, seeds, _ = data
+    run = fitted(x[:65], y, seeds, student="none")
+    assert "x has 5 rows beside its anchors" in said(run) and "y has" not in said(run)
+
+
+def test_where_all_rows_are_anchors_no_held_out_one_competes_with_its_own_copy():
+    x, y, seeds, _ = planted(n=60, noise=0.0)
+    run = fitted(x, y, seeds, student="none")
+    assert "all 60 rows of y are anchors" in said(run)
+    assert "mean rank 1 of 6 held-out anchors among 60 and 60 rows" in said(run)
+
+
+def test_anchors_that_are_one_vector_cannot_be_centred(data):
+    x, y, seeds, _ = data
+    x = x.clone()
+    x[:60] = x[0]
+    run = fitted(x, y, seeds, centre="anchors")
+    assert "all anchors of x are the same vector" in said(run) and torch.isfinite(run.x).all()
+    torch.testing.assert_close(unit_rows(run.encode_x(x)), run.x, rtol=0, atol=1e-5)
+
+
+def test_a_median_cost_of_0_is_told():
+    x, y, seeds, _ = planted()
+    x[40:], y[40:] = x[40], y[40]
+    signs = torch.tensor([1.0, -1.0]).repeat(20)[:, None]
+    x[:40], y[:40] = x[40] * signs, y[40] * signs
+    run = fitted(x, y, seeds, student="none")
+    assert "the median cost is 0" in said(run) and torch.isfinite(run.coupling.f).all()
+    assert "median cost" not in said(fitted(*planted()[:3], student="none"))
+
+
+def test_where_nothing_is_selected_it_is_told(data):
+    for cost in ("bridge", "keypoint"):
+        run = fitted(*data[:3], cost=cost, student="none")
+        assert f"nothing is chosen by held-out anchors for the {cost} cost: gamma 1.5" in said(run)
+        assert "nothing is chosen" not in said(fitted(*data[:3], cost=cost, student="none", select="no"))
+    assert "by the profile's cost alone" in said(fitted(*data[:3], cost="fused", student="none"))
+
+
+def test_what_paper_mode_sets_is_told(data):
+    x, y, seeds, _ = data
+    run = fitted(x, y, seeds, mode="paper", sharpen=3.0, chunk=20)
+    assert "start random in 96 dimensions, pair_weight 0.077, sharpen 1" in said(run)
+    same = fitted(x, y, seeds, mode="paper", pair_weight=5.0, chunk=20)
+    torch.testing.assert_close(run.x, same.x)
+    few = fitted(x, y, Pairs(seeds.array[:20]), mode="paper", student="none")
+    assert "gamma 1.5 is beyond the paper's 0 to 1" in said(few)
 
 
 def test_a_class_missing_on_one_side_is_warned_of():
@@ -289,6 +345,12 @@ def test_costs_held_in_full_are_refused_for_large_pools():
     with pytest.raises(InputError, match="fused Gromov-Wasserstein bears 3,000 rows a side"):
         method("anchordot", cost="fused").check(100, 3001, 10, 10, 50)
     method("anchordot").check(100_000, 100_000, 10, 10, 50)
+
+
+def test_costs_held_in_full_are_estimated_so():
+    profile, bridge, fused = (method("anchordot", cost=c).estimate(3000, 3000, 64, 96, 60) for c in COSTS)
+    assert bridge.memory - profile.memory > 8 * 4 * 3000**2  # measured: 34 bytes an entry, 103 for fused
+    assert fused.memory - profile.memory > 24 * 4 * 3000**2 and bridge.seconds > profile.seconds
 
 
 def test_one_seed_is_not_enough():
