@@ -81,7 +81,7 @@ def test_from_the_first_open_to_the_neighbours(page, app_url, relcore_home, colo
     expect(page.get_by_role("heading", name="Retrieval")).to_be_visible()
     page.wait_for_selector(READY)
     expect(page.get_by_text(re.compile("^Query in"))).to_be_visible()
-    expect(page.get_by_test_id("stDataFrame")).to_have_count(4)  # metrics, there, back, worst queries
+    expect(page.get_by_test_id("stDataFrame")).to_have_count(5)  # metrics, by rule, there, back, worst queries
     assert run in page.url
 
 
