@@ -464,6 +464,7 @@ def print_run(record: dict[str, Any]) -> None:
     if "metrics" in record:
         print()
         print_metrics(record["metrics"])
+        print_remarks(record["metrics"], *(record[side]["rows"] for side in "xy"))
 
 
 def print_metrics(metrics: dict[str, Any]) -> None:
@@ -476,7 +477,21 @@ def print_metrics(metrics: dict[str, Any]) -> None:
             table.append((title, words, *(f"{values[way][k]:.3f}" for k in names)))
     print_table(table)
     for way, value in metrics.get("hubness", {}).items():
-        print(f"hubness {WAYS[way]} (skewness of N_10): {value:.2f}")
+        print(f"hubness {WAYS[way]} (skewness of N_{hub_k(metrics, way)}): {value:.2f}")
+
+
+def hub_k(metrics: dict[str, Any], way: str) -> int:
+    """The k that hubness was read at: 10, or all targets where there are fewer."""
+    return metrics["rules"]["nearest"][way]["hubness"]["k"] if "rules" in metrics else 10
+
+
+def print_remarks(metrics: dict[str, Any], n: int, m: int) -> None:
+    """What speaks against reading figures of hubness."""
+    from relcore.metrics.hubness import remarks
+
+    for way, queries, targets in (("x_to_y", n, m), ("y_to_x", m, n)):
+        for line in remarks(queries, targets, hub_k(metrics, way)):
+            print(f"note       {WAYS[way]}: {line}")
 
 
 # ---------------------------------------------------------------------- evaluate
@@ -524,7 +539,6 @@ def run_evaluate(args: argparse.Namespace) -> int:
 def print_rules(rules: dict[str, Any], run: Run) -> None:
     """A row for each rule and direction: recall where truth is known, and the figures of N_10."""
     from relcore.analysis import RULES
-    from relcore.metrics.hubness import remarks
 
     scores = [k for k in rules["nearest"]["x_to_y"] if k.startswith("r@") or k == "mrr"]
     figures = ("skewness", "robin_hood", "anti_hubs", "hub_share", "top_1_percent")
@@ -538,8 +552,7 @@ def print_rules(rules: dict[str, Any], run: Run) -> None:
     for way, queries, targets in (("x_to_y", n, m), ("y_to_x", m, n)):
         k = rules["nearest"][way]["hubness"]["k"]
         print(f"{WAYS[way]}: {queries:,} queries, {targets:,} targets, k = {k}")
-        for line in remarks(queries, targets, k):
-            print(f"note       {line}")
+    print_remarks({"rules": rules}, n, m)
 
 
 def evaluate(run: Run, k: tuple[int, ...]) -> tuple[int, dict[str, Any]]:

@@ -205,6 +205,7 @@ class Fit:
             encode_x=s.map_x if callable(s.map_x) else Linear(s.map_x),
             encode_y=s.map_y if callable(s.map_y) else Linear(s.map_y),
             anchors=s.anchors,
+            coupling=s.coupling,
             converged=False,
             notes=[f"stopped at step {len(self.history)}, before the method was done" + self._below_seed_baseline()],
         )

@@ -455,6 +455,19 @@ def test_evaluate_without_truth_says_so(align, files, tmp_path, capsys):
     assert "no truth is known" in capsys.readouterr().out
 
 
+def test_hubness_of_few_rows_is_said_to_say_nothing(files, tmp_path, capsys):
+    for side, rows in (("x", 9), ("y", 7)):
+        np.save(tmp_path / f"{side}.npy", np.load(files / "x.npy")[:rows])
+    out = str(tmp_path / "run")
+    spaces = ["--x", str(tmp_path / "x.npy"), "--y", str(tmp_path / "y.npy"), "--pair-by", "row", "--seeds", "3"]
+    for command in (["align", *spaces, "--method", "relative", "--out", out], ["evaluate", out]):
+        assert main(command) == 0
+        said = capsys.readouterr().out
+        assert "hubness x to y (skewness of N_7): 0.00" in said and "hubness y to x (skewness of N_9): 0.00" in said
+        assert "note       x to y: 9 queries, 7 targets: skewness is not informative below 20" in said
+        assert "note       x to y: each list holds all 7 targets, so all have the same N_k" in said
+
+
 # ---------------------------------------------------------------------- real data, from outside
 
 

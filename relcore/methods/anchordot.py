@@ -403,6 +403,8 @@ class AnchorDOT(Method):
 
     def _transport(self, data: _Data, profile: Profile, cell: Cell, generator, count: Count):
         """The coupling of all rows, whether it converged, and notes."""
+        import torch
+
         from relcore.ops import sinkhorn
 
         after = 0 if self.student == "none" else YIELDS
@@ -435,10 +437,11 @@ class AnchorDOT(Method):
                 coupling.problem.cost, coupling.problem.epsilon, rho_x=problem.rho_x, rho_y=problem.rho_y
             )
             coupling = sinkhorn.Coupling(uniform, coupling.f, coupling.g)
-        matches = _effective(coupling)
-        yield count.step(
-            "transport", {"marginal error": max(out.error_x, out.error_y), "effective matches": matches}, after
-        )
+        rows = torch.linspace(0, coupling.shape[0] - 1, min(WATCHED_ROWS, coupling.shape[0])).round().long()
+        matches = float(coupling.effective_matches(rows.to(coupling.f.device)).mean())
+        metrics = {"marginal error": max(out.error_x, out.error_y), "effective matches": matches}
+        kept = Snapshot(profile.map_x.cpu(), profile.map_y.cpu(), coupling=to_cpu(coupling))
+        yield count.step("transport", metrics, after, kept)
         notes += [f"transport: {n}" for n in out.notes]
         if not problem.balanced:
             notes.append(f"marginals are relaxed: {100 * out.mass:.3g} % of the mass is transported")
@@ -705,15 +708,6 @@ def _fared(coupling: Coupling, held: int) -> tuple[float, float]:
         ranks.append((log >= own[:, None]).sum(1).double().mean().item())
         surprises.append(-own.mean().item())
     return sum(ranks) / 2, sum(surprises) / 2
-
-
-def _effective(coupling: Coupling) -> float:
-    """Mean number of rows of y that a row of x is spread over: the exponential of its entropy, on some rows."""
-    import torch
-
-    rows = torch.linspace(0, coupling.shape[0] - 1, min(WATCHED_ROWS, coupling.shape[0])).round().long()
-    log = coupling.row_normalised(rows.to(coupling.f.device), slice(None), log=True)
-    return float((-(log.exp() * log.clamp_min(-1e30)).sum(1)).exp().mean())
 
 
 def _factors(profile: Profile) -> list[Any]:

@@ -78,14 +78,15 @@ class Snapshot:
     """The alignment as it stands: linear maps, or encoders, of (preprocessed) rows into the common space.
 
     ``map_x`` is (d_x, r), ``map_y`` is (d_y, r), float32, or each a callable (p, d) -> (p, r); ``moving`` is the side
-    whose map changes over the run, so that a picture fixed on the other side shows true motion. ``anchors`` are the
-    anchors found so far, if any.
+    whose map changes over the run, so that a picture fixed on the other side shows true motion. ``anchors`` and
+    ``coupling``, on the CPU, are those found so far, if any.
     """
 
     map_x: Tensor | Callable[[Tensor], Tensor]
     map_y: Tensor | Callable[[Tensor], Tensor]
     moving: str = "y"
     anchors: Pairs | None = None
+    coupling: Any = None
 
 
 @dataclass(frozen=True, eq=False)

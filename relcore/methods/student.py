@@ -66,7 +66,7 @@ class Watch:
 
         from relcore.ops.neighbors import unit_rows
 
-        self.sides, self.best = sides, None
+        self.sides, self.best, self.coupling = sides, None, to_cpu(coupling)
         some = [v[torch.linspace(0, len(v) - 1, min(TURN_ROWS, len(v))).round().long().to(v.device)] for v in sides]
         self.some = some
         maps = (profile.map_x, profile.map_y)
@@ -94,7 +94,7 @@ class Watch:
         if wide > narrow:  # what the frame says nothing of stays, or cosines would change
             turn = torch.cat([turn, torch.linalg.qr(turn, mode="complete")[0][:, narrow:]], 1)
         turn = turn.to(self.frame.device)
-        return Snapshot(*(_as_map(encoder(_turned(w, turn))) for w in weights))
+        return Snapshot(*(_as_map(encoder(_turned(w, turn))) for w in weights), coupling=self.coupling)
 
 
 def _turned(weights: Weights, turn: Tensor) -> Weights:

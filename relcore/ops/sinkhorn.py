@@ -344,12 +344,14 @@ class Coupling:
         scores[scores < -NOTHING / 2] = -math.inf
         return scores + self._row_terms[:, None], indices
 
-    def effective_matches(self) -> Tensor:
-        """Exponential of the entropy of each row of the plan: 1 where one column has it all, m where all are alike."""
-        out = torch.empty(self.shape[0], dtype=torch.float64, device=self.f.device)
-        for rows in _tiles(*self.shape):
-            log = self.row_normalised(rows, slice(None), log=True)
-            out[rows] = -torch.xlogy(log.exp(), log.exp()).sum(1, dtype=torch.float64)
+    def effective_matches(self, rows: Tensor | None = None) -> Tensor:
+        """Exponential of the entropy of rows of the plan, by default all, float64: 1 where one column has it all, m
+        where all are alike."""
+        rows = torch.arange(self.shape[0], device=self.f.device) if rows is None else rows
+        out = torch.empty(len(rows), dtype=torch.float64, device=self.f.device)
+        for part in _tiles(len(rows), self.shape[1]):
+            share = self.row_normalised(rows[part], slice(None))
+            out[part] = -torch.xlogy(share, share).sum(1, dtype=torch.float64)
         return out.exp()
 
     def marginals(self, rows: Tensor | None = None, columns: Tensor | None = None) -> Marginals:

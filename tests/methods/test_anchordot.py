@@ -207,6 +207,8 @@ def test_stopped_anywhere_it_keeps_what_it_had(data, after):
         pass
     assert fit.stop_early() and not fit.alignment.converged
     outcome = pipeline.drain(fit.finish())
+    transported = any(s["phase"] == "distil" for s in fit.history)
+    assert transported == (after == 75) == ("x_to_y/coupling/indices" in outcome.arrays)  # the plan is not lost again
     assert outcome.alignment.x.shape[0] == 260 and outcome.arrays["map_x"].shape == (260, 2)
 
 
