@@ -116,7 +116,7 @@ class Fit:
         self.alignment: Alignment | None = None
         self.history: list[dict] = []
         self.folds: list[health.Fold] = []
-        self.held_out_skipped = ""
+        self.held_out_skipped = "stopped before the check was done"
         self.stopped = False
         self.fixed_map: np.ndarray | None = None
         self.projection: Projection | None = None
@@ -174,7 +174,6 @@ class Fit:
         if len(seeds) - max(map(len, parts)) < self.task.method.needs.min_seeds:
             self.held_out_skipped = "too few seeds remain when some are held out"
             return
-        self.held_out_skipped = "stopped before the check was done"
         checked = []
         for i, part in enumerate(parts):
             rest = seeds.take(np.setdiff1d(np.arange(len(seeds)), part))

@@ -624,7 +624,9 @@ class _Data:
             if not others:
                 out.append(f"all {rows} rows of {side} are anchors: the plan is between those themselves")
             elif others < FEW_ROWS:
-                out.append(f"{side} has {others} rows beside its anchors: a plan between so few says little")
+                out.append(
+                    f"{side} has {others} row{'s' * (others > 1)} beside its anchors: a plan between so few says little"
+                )
         for side in self.uncentred:
             out.append(f"all anchors of {side} are the same vector, which centring would leave nothing of: not centred")
         if max(n, m) > UNLIKE * min(n, m):

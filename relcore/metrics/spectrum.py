@@ -38,11 +38,16 @@ def effective_rank(values: np.ndarray) -> float:
 
 def eigenvalues(v: np.ndarray) -> np.ndarray:
     """Eigenvalues of the covariance of rows (n, d), float64, descending, of min(n, d) directions."""
-    v = np.asarray(v, dtype=np.float32)
-    mean = v.mean(0, dtype=np.float64).astype(np.float32)
-    v = v - mean
+    v, scale = _centred(np.asarray(v, dtype=np.float32))
     gram = (v.T @ v if v.shape[1] <= len(v) else v @ v.T).astype(np.float64) / len(v)
-    return np.linalg.eigvalsh(gram)[::-1].clip(0)
+    return np.linalg.eigvalsh(gram)[::-1].clip(0) * scale**2
+
+
+def _centred(v: np.ndarray) -> tuple[np.ndarray, float]:
+    """Rows less their mean, float32, over the largest of their entries, so that no square overflows; and that entry."""
+    v = v - v.mean(0, dtype=np.float64).astype(np.float32)
+    scale = float(np.abs(v).max(initial=0)) or 1.0
+    return v / np.float32(scale), scale
 
 
 def predicted(s: np.ndarray, gamma: float, anchors: int, ridge: float = 0.0) -> np.ndarray:
@@ -64,9 +69,8 @@ class Profiles:
         kept = singular > RANK * singular.max(initial=0)
         self.count, self.width = a.shape
         self.values = singular[kept] ** 2 / len(a)  # of M; the others are 0 and no profile has a part there
-        v = np.asarray(rows, dtype=np.float32) @ axes[kept].T.astype(np.float32)
-        v = v - v.mean(0, dtype=np.float64).astype(np.float32)
-        self.covariance = (v.T @ v).astype(np.float64) / len(v)
+        v, scale = _centred(np.asarray(rows, dtype=np.float32) @ axes[kept].T.astype(np.float32))
+        self.covariance = (v.T @ v).astype(np.float64) / len(v) * scale**2
 
     def spectrum(self, gamma: float, ridge: float = 0.0) -> np.ndarray:
         """Eigenvalues of the profiles' covariance that are not 0 by construction, descending."""

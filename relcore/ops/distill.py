@@ -92,9 +92,9 @@ class Training:
         self.pair_weight, self.sharpen = pair_weight, sharpen
         self.done = 0
         begin = (None, None) if start is None else start
-        # unit rows have entries of 1 / sqrt(d): trained on rows of entries about 1, weights all learn at one rate
-        self._scales = [v.shape[1] ** 0.5 for v in (x, y)]
-        self._weights = [self._first(v, s, width, hidden) for v, s in zip((x, y), begin, strict=True)]
+        # trained on rows of entries about 1, whatever they are given as, weights all learn at one rate
+        self._scales = [v.shape[1] ** 0.5 / v.double().norm(dim=1).mean().clamp_min(1e-30).item() for v in (x, y)]
+        self._weights = [self._first(*of, width, hidden) for of in zip((x, y), begin, self._scales, strict=True)]
 
     @property
     def weights(self) -> tuple[Weights, Weights]:
@@ -123,7 +123,7 @@ class Training:
             self.done = step
             yield State(step, loss.item(), rate)
 
-    def _first(self, v: Tensor, start: Tensor | None, width: int, hidden: int) -> Weights:
+    def _first(self, v: Tensor, start: Tensor | None, scale: float, width: int, hidden: int) -> Weights:
         def drawn(rows: int, columns: int) -> Tensor:
             return (torch.randn(rows, columns, generator=self.generator) / rows**0.5).to(v)
 
@@ -131,7 +131,7 @@ class Training:
         if start is None:
             skip = drawn(d, width)
         else:  # of norm 1 on the mean, whatever its scale
-            skip = start.to(v) / (v @ start.to(v)).norm(dim=1).mean().clamp_min(1e-12) / d**0.5
+            skip = start.to(v) / (v @ start.to(v)).norm(dim=1).mean().clamp_min(1e-30) / scale
         parts = [skip]
         if hidden:
             width = skip.shape[1]

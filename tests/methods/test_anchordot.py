@@ -207,6 +207,7 @@ def test_stopped_anywhere_it_keeps_what_it_had(data, after):
         pass
     assert fit.stop_early() and not fit.alignment.converged
     outcome = pipeline.drain(fit.finish())
+    assert "stopped before the check was done" in outcome.verdict.text
     transported = any(s["phase"] == "distil" for s in fit.history)
     assert transported == (after == 75) == ("x_to_y/coupling/indices" in outcome.arrays)  # the plan is not lost again
     assert outcome.alignment.x.shape[0] == 260 and outcome.arrays["map_x"].shape == (260, 2)
@@ -273,7 +274,11 @@ def test_an_epsilon_too_small_for_float32_is_solved_in_float64_or_said(data):
 def test_very_few_rows(rows):
     x, y, *_ = planted()
     run = fitted(x[:rows], y[:rows], Pairs(np.stack([np.arange(min(rows, 4))] * 2, 1)))
-    left = f"x has {rows - 4} rows beside its anchors" if rows > 4 else f"all {rows} rows of x are anchors"
+    left = (
+        f"x has {rows - 4} row{'s' * (rows > 5)} beside its anchors"
+        if rows > 4
+        else f"all {rows} rows of x are anchors"
+    )
     assert left in said(run) and run.coupling.shape == (rows, rows)
     assert torch.isfinite(run.x).all()
 

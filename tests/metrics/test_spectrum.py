@@ -95,6 +95,15 @@ def test_anchors_that_repeat_or_are_zero_break_nothing():
         assert np.isfinite(arrays["spectrum/x/participation"]).all()
 
 
+def test_large_and_small_numbers_have_the_spectrum_of_their_multiple():
+    v, anchors = rows(60, 5), rows(20, 5, seed=1)
+    for scale in (1e18, 1e-18):
+        np.testing.assert_allclose(spectrum.eigenvalues(v * scale), spectrum.eigenvalues(v) * scale**2, rtol=1e-4)
+        for gamma in (0.0, 1.5):
+            before, after = (spectrum.Profiles(v * s, anchors * s).spectrum(gamma, 1.0) for s in (1.0, scale))
+            np.testing.assert_allclose(after, before * scale ** (4 - 2 * gamma), rtol=1e-4)
+
+
 def test_without_anchors_there_is_no_curve():
     arrays = analysed(rows(50, 20), rows(60, 8, 1), 0)
     assert "spectrum/gamma" not in arrays and arrays["spectrum/x/data"].shape == (20,)

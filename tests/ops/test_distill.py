@@ -109,6 +109,19 @@ def test_sides_of_different_size_are_both_seen_whole():
     assert sorted(next(chunks).tolist()) == list(range(7))
 
 
+def test_rows_of_any_norm_are_learned_alike():
+    x, y = turned()
+    plan = coupled(x, y)
+    rows = torch.arange(20)
+    codes = []
+    for scale in (1.0, 1e6, 1e-6):
+        training = Training(x * scale, y * scale, (rows, rows), plan, steps=20, generator=generator(), hidden=16)
+        list(training)
+        codes.append(training.weights[0](x * scale))
+    torch.testing.assert_close(codes[1], codes[0], rtol=0, atol=1e-3)
+    torch.testing.assert_close(codes[2], codes[0], rtol=0, atol=1e-3)
+
+
 def test_nothing_to_learn_from_is_refused():
     x, y = turned(10)
     with pytest.raises(ValueError, match="coupling or at least one pair"):
