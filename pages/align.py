@@ -143,7 +143,7 @@ def choose_run(s: state.State) -> None:
     if not here:
         return
     ids = [r.id for r in here]
-    titles = {r.id: opened.describe(r) for r in here}
+    titles = opened.titles_of(here)
     if s.run_id in ids:
         st.session_state["run_choice"] = s.run_id
     st.selectbox(

@@ -233,7 +233,7 @@ def test_a_run_that_fails_tells_its_reason_and_a_dead_spare_is_replaced(manager)
     os.kill(manager._spare.process.pid, signal.SIGKILL)
     manager._spare.process.wait()
     run = new_run()
-    run.update(x=run.record["x"] | {"fingerprint": "0" * 64})
+    run.update(x=run.record["x"] | {"fingerprint": "0" * 64, "kept": None})
     job = manager.submit(run.folder)
     until(lambda: not job.active)
     assert job.status == "failed" and "not kept here" in job.snapshot().message

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import streamlit as st
 
 from pages._ui import empty, state
@@ -37,7 +39,7 @@ def choose_run(s: state.State, run: Run) -> None:
     here = [r for r in runs.list_runs() if r.usable and state.is_of_data(r, s.data)]
     if len(here) < 2:
         return
-    titles = {r.id: describe(r) for r in here}
+    titles = titles_of(here)
     st.session_state["finished_run"] = run.id
     st.selectbox(
         "Run",
@@ -47,6 +49,13 @@ def choose_run(s: state.State, run: Run) -> None:
         label_visibility="collapsed",
         on_change=lambda: state.open_run(s, st.session_state["finished_run"]),
     )
+
+
+def titles_of(listed: list[Run]) -> dict[str, str]:
+    """What a list shows of each run, by its id; no two alike, since Streamlit tells options apart by what they show."""
+    titles = {r.id: describe(r) for r in listed}
+    often = Counter(titles.values())
+    return {i: title if often[title] == 1 else f"{title} · {i}" for i, title in titles.items()}
 
 
 def describe(run: Run) -> str:
