@@ -74,7 +74,7 @@ def main() -> None:
             for what in ("first page, cold", "first page, warm"):
                 begun = time.monotonic()
                 page.goto(server.url)
-                expect(page.locator("canvas").first).to_be_visible()
+                expect(page.locator("canvas.ink").first).to_be_visible()
                 page.wait_for_selector(READY)
                 print(f"{what:42s} {time.monotonic() - begun:10.1f} s")
             clicks(page, 3)

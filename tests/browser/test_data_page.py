@@ -1,11 +1,12 @@
 """Own files, as a newcomer opens them: upload, look, change a role, open, read the pairs; and a file that is broken."""
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, TimeoutError, expect
 
 from tests.browser.test_spine import READY, open_page
 
@@ -55,15 +56,32 @@ def open_panel(page: Page, url: str) -> None:
     settled(page)
 
 
+def pick(page: Page, open_list: Callable[[], None], option: Locator) -> None:
+    """An option of a list, opened again if it closed by itself, as it does where the page still moves."""
+    for attempt in range(4):
+        open_list()
+        try:
+            expect(option).to_be_visible(timeout=10_000)
+            option.dispatch_event("click", timeout=2_000)
+            break
+        except (AssertionError, TimeoutError):
+            if attempt == 3:
+                raise
+            page.keyboard.press("Escape")
+            settled(page)
+
+
 def choose(page: Page, label: re.Pattern | str, value: str, which: int = 0) -> None:
     field = page.get_by_role("combobox", name=label).nth(which)
     field.scroll_into_view_if_needed()
-    settled(page)  # a list that opens while the page still moves closes again
-    field.click()
-    page.keyboard.type(value)
-    option = page.get_by_role("option", name=value, exact=True).first
-    expect(option).to_be_visible()
-    option.dispatch_event("click")
+    settled(page)
+
+    def open_list() -> None:
+        field.click()
+        page.keyboard.press("Control+a")  # while the list is open the field has no role to be found by
+        page.keyboard.type(value)
+
+    pick(page, open_list, page.get_by_role("option", name=value, exact=True).first)
     expect(field).to_have_value(value)
     settled(page)
 
@@ -76,13 +94,14 @@ def give_role(page: Page, side: str, row: int, role: str) -> None:
     """With a double click, as the table of roles is a drawing; ``row`` counts the header as 0."""
     grid = page.get_by_role("region", name=f"Columns of the file for space {side}")
     grid.scroll_into_view_if_needed()
-    settled(page)  # a list that opens while the page still moves closes again
+    settled(page)
     page.wait_for_timeout(700)
-    box = grid.bounding_box()
-    page.mouse.dblclick(box["x"] + box["width"] * 0.48, box["y"] + 35 * row + 18)
-    option = page.locator("#portal").get_by_text(role, exact=True)
-    expect(option).to_be_visible()
-    option.dispatch_event("click")
+
+    def open_list() -> None:
+        box = grid.bounding_box()
+        page.mouse.dblclick(box["x"] + box["width"] * 0.48, box["y"] + 35 * row + 18)
+
+    pick(page, open_list, page.locator("#portal").get_by_text(role, exact=True))
     settled(page)
 
 

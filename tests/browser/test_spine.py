@@ -69,7 +69,7 @@ def test_the_first_request_may_be_a_deep_link(page, app_url):
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
 def test_from_the_first_open_to_the_neighbours(page, app_url, relcore_home, color_scheme):
     open_page(page, app_url)
-    expect(page.locator("canvas").first).to_be_visible()
+    expect(page.locator("canvas.ink").first).to_be_visible()
     page.get_by_role("button", name="Run anchor optimisation").click()
     run = run_id(page)
     expect(page.get_by_text("Retrieval on the way")).to_be_visible(timeout=60_000)
