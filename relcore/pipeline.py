@@ -226,7 +226,9 @@ class Fit:
         yield self._progress(2, total, "map", {}, None)
         arrays |= self._final_map()
         yield self._progress(3, total, "metrics", {}, None)
-        measured = health.measure(a.x, a.y, self.folds, seeds=seeds, skipped=self.held_out_skipped)
+        measured = health.measure(
+            a.x, a.y, self.folds, seeds=seeds, skipped=self.held_out_skipped, confidence=a.confidence
+        )
         metrics = self._metrics(arrays, seed_x, seed_y)
         verdict = health.verdict(measured)
         yield self._progress(4, total, "done", {}, None)

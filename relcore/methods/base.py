@@ -20,6 +20,7 @@ from relcore.errors import InputError
 from relcore.space import Pairs
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     from torch import Generator as TorchGenerator
     from torch import Tensor
@@ -90,6 +91,24 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
+class Restarts:
+    """Where the restarts of a search stand after a step.
+
+    Attributes
+    ----------
+    ids : int array (b,), which restarts moved or were scored; a restart keeps its number for the whole fit.
+    scores : float array (b,), each at the judging bandwidth, so that scores of any step compare.
+    pruned : ids given up after this step.
+    best : id of the best so far.
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+    pruned: tuple[int, ...] = ()
+    best: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Step:
     """One step worth watching. ``iteration`` counts from 1 to ``total`` within the whole fit."""
 
@@ -98,6 +117,7 @@ class Step:
     phase: str
     metrics: dict[str, float] = field(default_factory=dict)
     snapshot: Snapshot | None = None
+    restarts: Restarts | None = None
 
 
 @dataclass(eq=False)
@@ -117,6 +137,8 @@ class Alignment:
     map : float32 (d_x, d_y), the linear map from x to y, if there is one.
     history : DataFrame, one row a step: iteration, phase and the steps' metrics.
     converged : False when the method stopped before its own criterion was met.
+    confidence : label-free figures the method itself has of how sure it is (agreement between restarts, margin to the
+        best different solution), by name; None where it has none. :mod:`relcore.metrics.health` reads them.
     notes : what the person must know, in words.
     """
 
@@ -133,6 +155,7 @@ class Alignment:
     map: Tensor | None = None
     history: pd.DataFrame | None = None
     converged: bool = True
+    confidence: dict[str, float] | None = None
     notes: list[str] = field(default_factory=list)
 
 

@@ -145,6 +145,7 @@ def measure(
     *,
     seeds: Pairs | None = None,
     skipped: str = "",
+    confidence: dict[str, float] | None = None,
     block: int | None = None,
 ) -> dict[str, Any]:
     """Label-free checks of an alignment; plain numbers, ready for JSON.
@@ -155,6 +156,7 @@ def measure(
     folds : what :func:`check_fold` said of each fit with seeds held out; empty when there was none.
     seeds : the seeds of the full fit.
     skipped : why no seeds were held out.
+    confidence : what the method says of itself (``Alignment.confidence``), or None.
 
     Returns
     -------
@@ -167,6 +169,7 @@ def measure(
     - ``seeds``, ``held_out`` : :func:`held_out_summary` of the seeds in this fit, and of all held-out ones, with the
       ``agreement`` of each fold; ``confirmed`` : of the folds that agree with this fit. None where there are none.
     - ``held_out_skipped`` : why not.
+    - ``confidence`` : as given.
 
     Raises
     ------
@@ -191,6 +194,7 @@ def measure(
         "held_out": None,
         "confirmed": None,
         "held_out_skipped": skipped,
+        "confidence": confidence,
     }
     if seeds is not None and len(seeds):
         out["seeds"] = held_out_summary(_ranks(x, y, seeds, block), n, m)
