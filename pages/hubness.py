@@ -58,7 +58,7 @@ def main() -> None:
     if hub is not None:
         groupie_table(s, arrays, way, rule, kept[way], hub)
     what_makes_a_hub(s, arrays, counts[way][rule], way, rule, kept[way])
-    spectra(s, arrays)
+    spectra(s, run, arrays)
 
 
 def n_k_name(k: int) -> str:
@@ -456,7 +456,7 @@ def copies(fingerprint: str, _space: Space) -> np.ndarray:
     return hubness.copies(_space.vectors)
 
 
-def spectra(s: state.State, arrays: dict) -> None:
+def spectra(s: state.State, run: Run, arrays: dict) -> None:
     """How many directions each side has, and how the anchors' profiles spread them with gamma."""
     figures_of = spectrum.summary(arrays)
     if not figures_of:
@@ -478,7 +478,7 @@ def spectra(s: state.State, arrays: dict) -> None:
             st.caption("Without seeds there are no profiles to weigh.")
             return
         st.plotly_chart(
-            figures.spectrum_curves(arrays, titles, dark()),
+            figures.spectrum_curves(arrays, titles, dark(), run.record.get("chosen", {}).get("gamma")),
             key="spectrum_curves",
             config={"displayModeBar": False},
             alt="Participation ratio of the profiles against gamma, measured and predicted; the table has the numbers",

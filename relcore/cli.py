@@ -438,13 +438,14 @@ def execute(run: Run, pair: Pair, beat: Heartbeat) -> None:
 
 def run_record(run: Run) -> dict[str, Any]:
     """``method, params, preprocess, seed, seeds, status, message, x, y, notes`` (the two sides as
-    ``{rows, dim, report{...}}``) and, where there is an alignment, ``converged, seconds, peak_memory_mb, steps, health,
-    verdict{level, text}``, with ``metrics`` where truth is known."""
+    ``{rows, dim, report{...}}``) and, where there is an alignment, ``converged, chosen, seconds, peak_memory_mb, steps,
+    health, verdict{level, text}``, with ``metrics`` where truth is known."""
     r = run.record
     keys = ("method", "params", "preprocess", "seed", "seeds", "status", "message", "notes")
     record = {k: r[k] for k in keys}
     record |= {side: {k: r[side][k] for k in ("rows", "dim", "report")} for side in "xy"}
-    record |= {k: r.get(k) for k in ("converged", "seconds", "peak_memory_mb", "steps", "health", "verdict") if k in r}
+    found = ("converged", "chosen", "seconds", "peak_memory_mb", "steps", "health", "verdict")
+    record |= {k: r[k] for k in found if k in r}
     if r.get("metrics") and "x_to_y" in r["metrics"]:
         record["metrics"] = r["metrics"]
     return record

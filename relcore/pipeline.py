@@ -335,7 +335,8 @@ class Fit:
     def _spectrum(self) -> dict[str, np.ndarray]:
         """Of both sides and, with seeds, of their profiles against gamma, as they are and at the method's ridge."""
         seeds, method = self.task.seeds, self.task.method
-        ridge = 0.0 if getattr(method, "mode", "") == "paper" else float(getattr(method, "ridge", 0.0))
+        given = 0.0 if getattr(method, "mode", "") == "paper" else float(getattr(method, "ridge", 0.0))
+        ridge = self.alignment.chosen.get("ridge", given)
         rows, aligned = {"x": self.x.numpy(), "y": self.y.numpy()}, {}
         aligned["x"], aligned["y"] = (neighbors.unit_rows(v).numpy() for v in (self.alignment.x, self.alignment.y))
         anchors = {"x": rows["x"][seeds.x], "y": rows["y"][seeds.y]}

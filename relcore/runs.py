@@ -347,6 +347,7 @@ def _finish(run: Run, fit: Fit, status: str, message: str = ""):
         status=status,
         message=message,
         converged=outcome.alignment.converged,
+        chosen=outcome.alignment.chosen,
         health=outcome.health,
         verdict={"level": outcome.verdict.level, "text": outcome.verdict.text},
         metrics=outcome.metrics,

@@ -267,8 +267,13 @@ def _cells(x: np.ndarray, y: np.ndarray, dark: bool) -> go.Heatmap:
     )
 
 
-def spectrum_curves(arrays: dict[str, np.ndarray], titles: dict[str, str], dark: bool) -> go.Figure:
-    """Participation ratio of the profiles against gamma for each side: measured, and as predicted from the spectrum."""
+def spectrum_curves(
+    arrays: dict[str, np.ndarray], titles: dict[str, str], dark: bool, chosen: float | None = None
+) -> go.Figure:
+    """Participation ratio of the profiles against gamma for each side: measured, and as predicted from the spectrum.
+
+    ``chosen`` is the gamma the run used, to be marked.
+    """
     gamma, ridges = arrays["spectrum/gamma"], arrays["spectrum/ridge"]
     figure = make_subplots(1, 2, subplot_titles=list(titles.values()), horizontal_spacing=0.08)
     shades = ["#56B4E9" if dark else "#0072B2", "#E69F00"]
@@ -288,6 +293,10 @@ def spectrum_curves(arrays: dict[str, np.ndarray], titles: dict[str, str], dark:
                     line=dict(dash=dash, width=2, color=shades[i % 2]),
                     hovertemplate="gamma %{x}: %{y:.1f}<extra>" + word + "</extra>",
                 )
+        if chosen is not None:
+            figure.add_vline(
+                chosen, row=1, col=column, line=dict(dash="dot", width=1.5, color="#888"), annotation_text="this run"
+            )
         figure.update_xaxes(row=1, col=column, title="gamma")
         figure.update_yaxes(row=1, col=column, rangemode="tozero")
     figure.update_yaxes(row=1, col=1, title="participation ratio")

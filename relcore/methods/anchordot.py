@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from relcore.errors import InputError
@@ -38,6 +38,9 @@ FAR = 0.25  # share of pool rows whose best score is below that of 19 of 20 held
 STUDENT = ("student", ("mlp", "linear"))
 GIVEN = ("select", ("no",))
 RIDGE = ("mode", ("ridge",))
+
+
+SELECTED = ("gamma", "ridge", "eta")
 
 
 class Cell(NamedTuple):
@@ -312,6 +315,7 @@ class AnchorDOT(Method):
             factor_y=factors[1],
             coupling=to_cpu(coupling),
             converged=converged,
+            chosen={name: getattr(cell, name) for name in SELECTED},
             notes=notes,
         )
 
@@ -369,6 +373,7 @@ class AnchorDOT(Method):
         best, odd = None, ""
         grid = grid or self._grid()
         cells = sum(len(etas) for *_, etas in grid)
+        loose = []
         for gamma, ridge, etas in grid:
             whole = moments.profile(gamma, ridge)
             snapshot = Snapshot(whole.map_x.cpu(), whole.map_y.cpu())
@@ -379,6 +384,8 @@ class AnchorDOT(Method):
                 problem = self._problem(cost, eta)
                 out = sinkhorn.solve(problem, tolerance=5 * self.tolerance, cap=self.iterations, start=start)
                 start = out.g
+                if not out.converged:
+                    loose.append(max(out.error_x, out.error_y))
                 cell = Cell(gamma, ridge, eta, *_fared(out.coupling, len(held)))
                 if best is None or cell[3:] < best[3:]:
                     best, odd = cell, _far(cost, len(held))
@@ -391,6 +398,13 @@ class AnchorDOT(Method):
         ]
         if self.cost == "fused":
             notes[0] += ", by the profile's cost alone"
+        if set_aside := [f"{n} {getattr(self, n):g}" for n in SELECTED if getattr(self, n) != _default(n)]:
+            notes.append(f"{', '.join(set_aside)} as set had no say: with select=no they are used as given")
+        if loose:
+            notes.append(
+                f"{len(loose)} of {cells} transports of the selection did not converge in {self.iterations} iterations "
+                f"(marginal error up to {max(loose):.1g}): their ranks are less sure"
+            )
         return moments, best, notes + ([odd] if odd else [])
 
     def _problem(self, cost, eta: float, **masses):
@@ -663,6 +677,10 @@ class _Data:
                     "0.3 and centre to anchors"
                 )
         return out
+
+
+def _default(name: str) -> float:
+    return next(f.default for f in fields(AnchorDOT) if f.name == name)
 
 
 def _unlike(pool: Tensor, anchors: Tensor) -> float:

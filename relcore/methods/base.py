@@ -139,6 +139,7 @@ class Alignment:
     converged : False when the method stopped before its own criterion was met.
     confidence : label-free figures the method itself has of how sure it is (agreement between restarts, margin to the
         best different solution), by name; None where it has none. :mod:`relcore.metrics.health` reads them.
+    chosen : values the method itself found for parameters of its own, by their names; empty where it chose none.
     notes : what the person must know, in words.
     """
 
@@ -156,6 +157,7 @@ class Alignment:
     history: pd.DataFrame | None = None
     converged: bool = True
     confidence: dict[str, float] | None = None
+    chosen: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 

@@ -11,6 +11,7 @@ import torch
 from relcore import pipeline, runs
 from relcore.errors import InputError
 from relcore.methods import method
+from relcore.methods.anchordot import ETAS, RIDGES
 from relcore.ops.neighbors import unit_rows
 from relcore.space import Pair, Pairs, make_space
 
@@ -363,3 +364,19 @@ def test_costs_held_in_full_are_estimated_so():
 def test_one_seed_is_not_enough():
     with pytest.raises(InputError, match="AnchorDOT needs at least 2 seed pairs"):
         method("anchordot").check(100, 100, 10, 10, 1)
+
+
+def test_what_was_chosen_is_kept_and_what_was_set_in_vain_is_told(data):
+    x, y, seeds, _ = data
+    run = fitted(x, y, seeds, student="none", eta=0.3)
+    assert set(run.chosen) == {"gamma", "ridge", "eta"} and run.chosen["eta"] in ETAS
+    assert (run.chosen["gamma"], run.chosen["ridge"]) in RIDGES
+    assert "eta 0.3 as set had no say" in said(run)
+    given = fitted(x, y, seeds, student="none", eta=0.3, select="no")
+    assert given.chosen["eta"] == 0.3 and "had no say" not in said(given)
+
+
+def test_a_selection_that_does_not_converge_is_told(data):
+    x, y, seeds, _ = data
+    run = fitted(x, y, seeds, student="none", iterations=1, tolerance=1e-8)
+    assert "18 of 18 transports of the selection did not converge in 1 iterations" in said(run)
