@@ -30,6 +30,8 @@ MAX_COLOURED = 20
 # Few stops, interpolated in sRGB: close enough for points, and no matplotlib on the server.
 _STOPS = {
     "viridis": "#440154 #472D7B #3B528B #2C728E #21918C #28AE80 #5EC962 #ADDC30 #FDE725",
+    # viridis for a dark page: its low end is light enough to be seen there
+    "viridis_dark": "#5F74C0 #3F85B8 #2C97A6 #28AE80 #5EC962 #ADDC30 #FDE725",
     "cividis": "#00224E #213B6E #4C556C #6C6E72 #8B8779 #AFA376 #D4C064 #FEE838",
     # Signed values: blue below, orange above; the middle is grey, not white, so that it shows on both themes.
     "diverging": "#2166AC #5E9BC9 #A3B9C8 #B4B4B4 #D6B08F #E08A3C #B35806",
@@ -63,7 +65,7 @@ class ValueColours:
     Attributes
     ----------
     values : float32 (n,) in [0, 1]; NaN for a row without a value.
-    colormap : "viridis", "cividis" or "diverging", with "_r" for the reverse.
+    colormap : "viridis", "viridis_dark", "cividis" or "diverging", with "_r" for the reverse.
     low, high : the numbers that 0 and 1 stand for.
     title : what the numbers are ("N_10").
     """

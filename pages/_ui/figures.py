@@ -260,7 +260,7 @@ def _cells(x: np.ndarray, y: np.ndarray, dark: bool) -> go.Heatmap:
         y=(y_edges[1:] + y_edges[:-1]) / 2,
         z=level.T,
         customdata=counts.T,
-        colorscale=plotly_colorscale("viridis" if dark else "viridis_r"),
+        colorscale=plotly_colorscale("viridis_dark" if dark else "viridis_r"),
         showscale=False,
         hoverongaps=False,
         hovertemplate="%{customdata:,} rows<extra></extra>",

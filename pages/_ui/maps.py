@@ -194,7 +194,7 @@ def hub_map(
     """
     data, link, chosen = s.data, state.link(s), s.selection.current
     high = float(np.ceil(max(1.0, *(np.quantile(n, 0.99) for n in counts.values()))))
-    colormap = "viridis" if st.context.theme.type == "dark" else "viridis_r"
+    colormap = "viridis_dark" if st.context.theme.type == "dark" else "viridis_r"
     panels = [
         Panel(
             f"{LETTERS[side]} · {space.title} · aligned by {run.title}",

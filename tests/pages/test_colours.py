@@ -112,8 +112,18 @@ def test_a_colour_map_has_256_colours_and_a_reverse():
     np.testing.assert_array_equal(colour_table("viridis_r"), table[::-1])
     with pytest.raises(KeyError):
         colour_table("jet")
-    lightness = table.astype(float) @ [0.2126, 0.7152, 0.0722]
-    assert (np.diff(lightness) > 0).mean() > 0.98  # a sequential map grows lighter all the way
+    for name in ("viridis", "viridis_dark", "cividis"):
+        lightness = colour_table(name).astype(float) @ [0.2126, 0.7152, 0.0722]
+        assert (np.diff(lightness) > 0).mean() > 0.98  # a sequential map grows lighter all the way
+
+
+def test_the_low_end_of_the_dark_map_is_seen_on_a_dark_page():
+    def luminance(colour):
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in np.array(colour) / 255]
+        return np.dot(linear, [0.2126, 0.7152, 0.0722])
+
+    page, low = luminance(hex_to_rgb("#0E1117")), luminance(colour_table("viridis_dark")[0])
+    assert (low + 0.05) / (page + 0.05) > 3  # WCAG 2.1, 1.4.11: what a graphic needs
 
 
 @pytest.mark.parametrize(
