@@ -114,7 +114,7 @@ def test_a_colour_map_has_256_colours_and_a_reverse():
         colour_table("jet")
     for name in ("viridis", "viridis_dark", "cividis"):
         lightness = colour_table(name).astype(float) @ [0.2126, 0.7152, 0.0722]
-        assert (np.diff(lightness) > 0).mean() > 0.98  # a sequential map grows lighter all the way
+        assert (np.diff(lightness[::17]) > 1).all()  # a sequential map grows lighter all the way
 
 
 def test_the_low_end_of_the_dark_map_is_seen_on_a_dark_page():
