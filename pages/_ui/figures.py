@@ -15,6 +15,8 @@ WAY_COLOURS = {"x_to_y": "#0072B2", "y_to_x": "#E69F00"}
 DARK_WAY_COLOURS = {"x_to_y": "#56B4E9", "y_to_x": "#E69F00"}
 GREY = "#888888"
 LEGEND_LINE = 18  # pixels
+LABEL_ROOM = 0.18  # of a plot's height, that a label of two lines takes
+SCORES = ("mrr x to y", "mrr y to x", "mutual neighbours")
 
 
 def way_colours(dark: bool) -> dict[str, str]:
@@ -29,6 +31,8 @@ def live_scores(
     ``curves`` maps a metric's name to (steps, values). Without truth the curve is the share of mutual neighbours.
     """
     colours = way_colours(dark)
+    top = _top(curves, references)
+    nudges = _apart({name: values["mrr x to y"] / top for name, values in references.items()})
     series = []
     for way, key in (("x_to_y", "mrr x to y"), ("y_to_x", "mrr y to x")):
         if key not in curves:
@@ -37,7 +41,7 @@ def live_scores(
             {
                 "yAxis": round(values[key], 4),
                 "lineStyle": {"type": "dashed" if name == "seed" else "dotted", "color": colours[way], "width": 1.5},
-                "label": {"show": False} if way == "y_to_x" else _reference_label(name, values, dark),
+                "label": {"show": False} if way == "y_to_x" else _reference_label(name, values, nudges[name], dark),
             }
             for name, values in references.items()
         ]
@@ -49,18 +53,33 @@ def live_scores(
         series.append(_line("mutual neighbours", curves["mutual neighbours"], colours["x_to_y"]))
     if not series:
         return None
-    option = _curves(series, total, dark, low=0, high=1)
+    option = _curves(series, total, dark, low=0, high=top)
     option["grid"]["right"] = 76 if references else 18  # room for the names of the lines
     return option
 
 
-def _reference_label(name: str, values: dict[str, float], dark: bool) -> dict:
+def _top(curves: dict[str, tuple], references: dict[str, dict[str, float]]) -> float:
+    """Upper end of the axis of scores: 1, or less where all of them are small."""
+    shown = [v for name in SCORES if name in curves for v in curves[name][1] if v is not None]
+    largest = max([v for values in references.values() for v in values.values()] + shown, default=1.0)
+    return next(end for end in (0.1, 0.2, 0.4, 1.0) if largest < 0.9 * end or end == 1.0)
+
+
+def _apart(heights: dict[str, float]) -> dict[str, int]:
+    """Pixels to move each label by, so that two lines at nearly the same height (0 to 1) can both be read."""
+    near = len(heights) == 2 and abs(np.diff(list(heights.values()))[0]) < LABEL_ROOM
+    order = sorted(heights, key=heights.get)
+    return {name: (14 - 28 * order.index(name)) if near else 0 for name in heights}
+
+
+def _reference_label(name: str, values: dict[str, float], nudge: int, dark: bool) -> dict:
     """One label for the lines of both directions, which often lie close together."""
     both = " / ".join(f"{values[key]:.2f}" for key in ("mrr x to y", "mrr y to x"))
     title = "Seed" if name == "seed" else "GT anchors"
     return {
         "formatter": f"{title}\n{both}",
         "position": "end",
+        "offset": [0, nudge],
         "color": "#C9D1DC" if dark else "#3A4450",
         "fontSize": 10,
     }
@@ -91,6 +110,42 @@ def live_quantities(curves: dict[str, tuple], total: int, dark: bool) -> dict | 
     option["legend"]["orient"] = "vertical"  # a line each, above the plot
     option["grid"]["top"] = 20 + LEGEND_LINE * len(series)
     return option
+
+
+def selection_grid(curves: dict[str, tuple], dark: bool) -> dict | None:
+    """ECharts option: mean rank of held-out anchors for each (gamma, ridge) and eta tried, the lower the better."""
+    needed = [curves.get(name) for name in ("gamma", "ridge", "eta", "held-out rank")]
+    if None in needed:
+        return None
+    columns = [[v for v in values if v is not None] for _, values in needed]
+    tried = list(zip(*columns, strict=False))
+    profiles = list(dict.fromkeys(f"γ {g:g}, ridge {r:g}" for g, r, *_ in tried))
+    etas = sorted({e for _, _, e, _ in tried}, reverse=True)
+    cells = [[etas.index(e), profiles.index(f"γ {g:g}, ridge {r:g}"), round(rank, 1)] for g, r, e, rank in tried]
+    ranks = [rank for *_, rank in cells]
+    ink = "#C9D1DC" if dark else "#3A4450"
+    axis = {"type": "category", "axisLabel": {"color": ink}, "nameTextStyle": {"color": ink}}
+    return {
+        "grid": {"left": 110, "right": 12, "top": 8, "bottom": 42},
+        "tooltip": {"confine": True},
+        "xAxis": {**axis, "data": [f"{e:g}" for e in etas], "name": "eta", "nameLocation": "middle", "nameGap": 24},
+        "yAxis": {**axis, "data": profiles, "inverse": True},
+        "visualMap": {
+            "show": False,
+            "min": min(ranks),
+            "max": max(max(ranks), min(ranks) + 1),
+            "inRange": {"color": ["#0072B2", "#D6E4EE"] if not dark else ["#56B4E9", "#1F2C3A"]},
+        },
+        "series": [
+            {
+                "type": "heatmap",
+                "name": "mean rank of held-out anchors",
+                "data": cells,
+                "label": {"show": True, "color": "#FFFFFF" if dark else "#1B2430"},
+                "animation": False,
+            }
+        ],
+    }
 
 
 def _line(name: str, curve: tuple, colour: str) -> dict:
