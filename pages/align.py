@@ -27,6 +27,8 @@ def main() -> None:
 def form(s: state.State) -> None:
     names = list(methods.REGISTRY)
     asked = st.query_params.get("method")
+    if s.asked_method:  # a widget's value may be set only before it is drawn
+        st.session_state["method"], asked, s.asked_method = s.asked_method, None, ""
     name = st.radio(
         "Method",
         names,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import json
+import math
 import os
 import secrets
 import signal
@@ -27,6 +28,7 @@ from relcore.errors import InputError
 
 ACTIVE = runs.ACTIVE
 CURVE_POINTS = 2000  # kept points of a curve
+RESTART_POINTS = 100  # of the curve of a restart: there may be hundreds of them
 RATE_WINDOW = 5.0  # seconds over which iterations a second are measured
 CANCEL_GRACE = 5.0  # seconds from SIGTERM until the worker must have reached its next step
 KEEP_GRACE = 60.0  # seconds it then has to analyse and write what it keeps
@@ -48,6 +50,7 @@ class JobSnapshot:
     elapsed : seconds of running, pauses left out.
     metrics : the latest value of each metric; None where it was not finite.
     curves : for each metric (iterations, values), at most 2000 points, evenly thinned, the latest always there.
+    restarts : the same for each restart of a search, at most 100 points, of the best 256; None for a method without.
     frame : number of the newest map in the run folder, None before the first.
     cancelling : the worker was told to stop and is keeping what it has.
     message : why it failed or stopped; the last lines of the worker's stderr are in ``stderr``.
@@ -71,6 +74,7 @@ class JobSnapshot:
     message: str
     stderr: str
     version: int
+    restarts: runs.RestartCurves | None = None
 
     @property
     def active(self) -> bool:
@@ -78,9 +82,10 @@ class JobSnapshot:
 
 
 class Curve:
-    """Points of one metric, thinned evenly to at most :data:`CURVE_POINTS` however many come."""
+    """Points of one curve, thinned evenly to at most ``most`` however many come."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = CURVE_POINTS) -> None:
+        self.most = most
         self.steps: list[int] = []
         self.values: list[float | None] = []
         self.last: tuple[int, float | None] | None = None
@@ -88,7 +93,7 @@ class Curve:
 
     def add(self, step: int, value: float | None) -> None:
         if self.seen % self.stride == 0:
-            if len(self.steps) == CURVE_POINTS - 1:  # one place is the latest point's
+            if len(self.steps) == self.most - 1:  # one place is the latest point's
                 del self.steps[1::2], self.values[1::2]
                 self.stride *= 2
             if self.seen % self.stride == 0:
@@ -185,6 +190,10 @@ class Job:
         self._step, self._total, self._phase = 0, 0, ""
         self._metrics: dict[str, float | None] = {}
         self._curves: dict[str, Curve] = {}
+        self._restarts: dict[int, Curve] = {}
+        self._seen: set[int] = set()
+        self._pruned: dict[int, int] = {}
+        self._best: int | None = None
         self._frame: int | None = None
         self._message = self._stderr = ""
         self._version = 0
@@ -219,7 +228,14 @@ class Job:
                 message=self._message,
                 stderr=self._stderr,
                 version=self._version,
+                restarts=self._restart_curves(),
             )
+
+    def _restart_curves(self) -> runs.RestartCurves | None:
+        if not self._restarts:
+            return None
+        curves = {restart: curve.points() for restart, curve in sorted(self._restarts.items())}
+        return runs.RestartCurves(curves, self._pruned.copy(), self._best, len(self._seen))
 
     @property
     def status(self) -> str:
@@ -273,7 +289,23 @@ class Job:
             for iteration, value in points:
                 curve.add(iteration, value)
             self._metrics[name] = curve.last[1]
+        if told := message.get("restarts"):
+            for restart, iteration, score in told["points"]:
+                self._restarts.setdefault(restart, Curve(RESTART_POINTS)).add(iteration, score)
+            self._pruned |= dict(told["pruned"])
+            self._seen |= {restart for restart, *_ in told["points"]} | self._pruned.keys()
+            self._best = told["best"]
+            self._drop_restarts()
         self._version += 1
+
+    def _drop_restarts(self) -> None:
+        """Keep the curves of those that scored highest at their last step."""
+        if len(self._restarts) <= runs.MOST_RESTARTS:
+            return
+        last = {restart: curve.last[1] for restart, curve in self._restarts.items()}
+        order = sorted(last, key=lambda r: (r != self._best, math.inf if last[r] is None else -last[r]))
+        for restart in order[runs.MOST_RESTARTS :]:
+            del self._restarts[restart]
 
 
 class JobManager:

@@ -16,7 +16,7 @@ import torch
 
 from relcore import analysis, preprocess
 from relcore.errors import InputError, RunFailed
-from relcore.methods.base import Alignment, Linear, Method, Snapshot, mapped
+from relcore.methods.base import Alignment, Linear, Method, Restarts, Snapshot, mapped
 from relcore.metrics import health, retrieval, spectrum
 from relcore.ops import neighbors, relative
 from relcore.projection import Projection, fit_pca
@@ -55,6 +55,7 @@ class Progress:
     metrics: dict[str, float] = field(default_factory=dict)
     frame: np.ndarray | None = None
     seconds: float = 0.0
+    restarts: Restarts | None = None
 
 
 @dataclass(eq=False)
@@ -100,6 +101,7 @@ class Fit:
     snapshot : the last good :class:`Snapshot`, None before the first step.
     alignment : None until the method is done; after :meth:`stop_early`, the snapshot's.
     history : one dict a step (iteration, phase, metrics).
+    restarts : (iteration, :class:`Restarts`) of every step that told of restarts.
     references : live figures of the seed baseline and the ground-truth anchors, where they exist.
     fixed_map : (rows, 2) map of the side that does not move, from the first snapshot on.
     """
@@ -115,6 +117,7 @@ class Fit:
         self.snapshot: Snapshot | None = None
         self.alignment: Alignment | None = None
         self.history: list[dict] = []
+        self.restarts: list[tuple[int, Restarts]] = []
         self.folds: list[health.Fold] = []
         self.held_out_skipped = "stopped before the check was done"
         self.stopped = False
@@ -159,7 +162,9 @@ class Fit:
                     metrics |= self._live_figures(step.snapshot.map_x, step.snapshot.map_y)
                     frame = self._frame(step.snapshot)
             self.history.append({"iteration": step.iteration, "phase": step.phase, **metrics})
-            yield self._progress(step.iteration, step.total, step.phase, metrics, frame)
+            if step.restarts is not None:
+                self.restarts.append((step.iteration, step.restarts))
+            yield self._progress(step.iteration, step.total, step.phase, metrics, frame, step.restarts)
         yield from self._hold_out()
 
     def _hold_out(self) -> Generator[Progress, None, None]:
@@ -246,8 +251,8 @@ class Fit:
 
     # ---------------------------------------------------------------- figures on the way
 
-    def _progress(self, iteration, total, phase, metrics, frame) -> Progress:
-        return Progress(iteration, total, phase, metrics, frame, time.monotonic() - self.started)
+    def _progress(self, iteration, total, phase, metrics, frame, restarts=None) -> Progress:
+        return Progress(iteration, total, phase, metrics, frame, time.monotonic() - self.started, restarts)
 
     def _relative(self, pairs: Pairs) -> tuple[torch.Tensor, torch.Tensor]:
         """Unit relative representations of both sides with the given pairs as anchors."""

@@ -5,6 +5,7 @@
     run.json               what was asked, on which data (fingerprints), and what came of it
     pairs.safetensors      seeds and, where known, the truth: int64 (k, 2) row positions
     history.parquet        one row a step
+    restarts.parquet       one row a restart and step, of a method that searches from many starts
     frames/NNN.npy         map of the moving side at step NNN, float32 (rows, 2); frames/fixed.npy the other side
     alignment.safetensors  coordinates, anchors, map, encoders, coupling, preprocessing
     analysis.safetensors   what the pages read (see relcore.analysis)
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
+    from relcore.methods.base import Restarts
     from relcore.ops.sinkhorn import Coupling
     from relcore.pipeline import Fit, Outcome, Task
 
 ACTIVE = ("queued", "running", "paused")
+MOST_RESTARTS = 256  # whose curves are read or kept in memory; a search may have a hundred thousand
 USABLE = ("done", "cancelled")  # a cancelled run is usable when it kept an alignment
 
 
@@ -55,6 +58,26 @@ class StoredProgress:
     metrics: dict[str, float]
     frame: int | None
     seconds: float
+    restarts: Restarts | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class RestartCurves:
+    """The restarts of a search over its steps, for a chart.
+
+    Attributes
+    ----------
+    curves : for each restart (iterations, scores at the judging bandwidth); None where a score was not finite. Of
+        more than :data:`MOST_RESTARTS` restarts those that scored highest at their last step.
+    pruned : restart -> the step after which it was given up; of all restarts.
+    best : the best so far, None while unknown.
+    seen : how many restarts there are, with a curve here or not.
+    """
+
+    curves: dict[int, tuple[list[int], list[float | None]]]
+    pruned: dict[int, int]
+    best: int | None
+    seen: int
 
 
 class Run:
@@ -163,6 +186,34 @@ class Run:
         path = self.folder / "history.parquet"
         return pd.read_parquet(path) if path.exists() else None
 
+    def restarts(self) -> pd.DataFrame | None:
+        """``iteration, restart, score, event, best``: a row for each restart a step told of.
+
+        ``event`` is ``pruned`` where the restart was given up after the step, else empty; its ``score`` is NaN where
+        the step did not score it. ``best`` is the best restart after the step, -1 while unknown.
+        """
+        import pandas as pd
+
+        path = self.folder / "restarts.parquet"
+        return pd.read_parquet(path) if path.exists() else None
+
+    def restart_curves(self) -> RestartCurves | None:
+        """Every point of the best :data:`MOST_RESTARTS` of :meth:`restarts`."""
+        table = self.restarts()
+        if table is None:
+            return None
+        scored = table[table["score"].notna() | (table["event"] == "")]
+        last = scored.drop_duplicates("restart", keep="last").sort_values("score", ascending=False, kind="stable")
+        best = int(table["best"].iloc[-1])
+        kept = {best, *last["restart"].head(MOST_RESTARTS).tolist()}
+        curves = {}
+        for number, rows in scored[scored["restart"].isin(kept)].groupby("restart", sort=True):
+            values = [v if np.isfinite(v) else None for v in rows["score"].tolist()]
+            curves[int(number)] = (rows["iteration"].tolist(), values)
+        gone = table[table["event"] == "pruned"]
+        pruned = dict(zip(gone["restart"].tolist(), gone["iteration"].tolist(), strict=True))
+        return RestartCurves(curves, pruned, best if best >= 0 else None, seen=table["restart"].nunique())
+
     def frame(self, number: int | None) -> np.ndarray | None:
         """Map of the moving side at a frame; None is the side that stands still."""
         path = self.folder / "frames" / ("fixed.npy" if number is None else f"{number:03d}.npy")
@@ -243,7 +294,7 @@ def create(
     if folder.exists() and any(folder.iterdir()) and not (folder / "run.json").exists():
         raise InputError(f"{folder}: is not empty and holds no run; give a new folder.")
     (folder / "frames").mkdir(parents=True, exist_ok=True)
-    for old in [*folder.glob("frames/*.npy"), *folder.glob("*.safetensors"), *folder.glob("history.parquet")]:
+    for old in [*folder.glob("frames/*.npy"), *folder.glob("*.safetensors"), *folder.glob("*.parquet")]:
         old.unlink()  # results of a run made here before
     sides = {}
     for side, space, report in zip("xy", (pair.x, pair.y), reports, strict=True):
@@ -312,7 +363,7 @@ def execute(run: Run, pair: Pair | None = None) -> Generator[StoredProgress, Non
                     _write_npy(run.folder / "frames" / "fixed.npy", fit.fixed_map)
                 number = fit.frames - 1
                 _write_npy(run.folder / "frames" / f"{number:03d}.npy", p.frame)
-            yield StoredProgress(p.iteration, p.total, p.phase, p.metrics, number, p.seconds)
+            yield StoredProgress(p.iteration, p.total, p.phase, p.metrics, number, p.seconds, p.restarts)
         for p in _finish(run, fit, "done"):
             yield StoredProgress(p.iteration, p.total, p.phase, p.metrics, None, p.seconds)
     except GeneratorExit:
@@ -359,14 +410,14 @@ def _finish(run: Run, fit: Fit, status: str, message: str = ""):
 
 
 def save_outcome(run: Run, fit: Fit, outcome: Outcome) -> None:
-    """Write history, alignment and analysis of a run."""
+    """Write history, restarts, alignment and analysis of a run."""
     import pandas as pd
 
     from relcore.methods import kept
 
-    buffer = io.BytesIO()
-    pd.DataFrame(fit.history).to_parquet(buffer)
-    store.write_atomic(run.folder / "history.parquet", buffer.getvalue())
+    _write_table(run.folder / "history.parquet", pd.DataFrame(fit.history))
+    if any(len(r.ids) or len(r.pruned) for _, r in fit.restarts):
+        _write_table(run.folder / "restarts.parquet", restart_table(fit.restarts))
     a = outcome.alignment
     arrays = {"x": a.x, "y": a.y, "anchors_x": a.anchors_x, "anchors_y": a.anchors_y, "map": a.map}
     for name in ("encode_x", "encode_y", "factor_x", "factor_y"):
@@ -381,6 +432,31 @@ def save_outcome(run: Run, fit: Fit, outcome: Outcome) -> None:
         arrays["anchors"] = a.anchors.array
     _write_arrays(run.folder / "alignment.safetensors", arrays)
     _write_arrays(run.folder / "analysis.safetensors", outcome.arrays)
+
+
+def restart_table(steps: list[tuple[int, Restarts]]) -> pd.DataFrame:
+    """The table of :meth:`Run.restarts` from (iteration, restarts) of the steps that told of them."""
+    import pandas as pd
+
+    parts = []
+    for iteration, r in steps:
+        pruned = np.asarray(r.pruned, dtype=np.int32)
+        silent = np.setdiff1d(pruned, r.ids).astype(np.int32)  # given up by what an earlier step said of them
+        ids = np.concatenate([np.asarray(r.ids, dtype=np.int32), silent])
+        scores = np.concatenate([np.asarray(r.scores, dtype=np.float32), np.full(len(silent), np.nan, np.float32)])
+        gone = np.isin(ids, pruned)
+        best = -1 if r.best is None else r.best
+        parts.append((np.full(len(ids), iteration), ids, scores, gone, np.full(len(ids), best)))
+    iteration, restart, score, gone, best = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return pd.DataFrame(
+        {
+            "iteration": iteration.astype(np.int32),
+            "restart": restart,
+            "score": score,
+            "event": np.where(gone, "pruned", ""),
+            "best": best.astype(np.int32),
+        }
+    )
 
 
 def list_runs() -> list[Run]:
@@ -436,6 +512,12 @@ def _alive(process: dict | None) -> bool:
     except PermissionError:
         pass
     return _start_time(process["pid"]) == process["started"]
+
+
+def _write_table(path: Path, table: pd.DataFrame) -> None:
+    buffer = io.BytesIO()
+    table.to_parquet(buffer)
+    store.write_atomic(path, buffer.getvalue())
 
 
 def _write_npy(path: Path, array: np.ndarray) -> None:

@@ -46,7 +46,10 @@ class Reporter:
     """Writes JSON lines; holds progress back to ten reports a second without losing a point of a curve.
 
     A report carries the newest position and, for every metric, the points since the report before:
-    ``{"event": "progress", iteration, total, phase, seconds, frame, points: {name: [[iteration, value], ...]}}``.
+    ``{"event": "progress", iteration, total, phase, seconds, frame, points: {name: [[iteration, value], ...]}}``, and
+    where restarts were told of ``restarts: {points: [[restart, iteration, score], ...], pruned: [[restart,
+    iteration], ...], best}``. Of each restart only the last point since the report before, so that a message stays
+    small however many steps they take; the run folder has all of them.
     """
 
     def __init__(self, out: IO[str]):
@@ -55,6 +58,9 @@ class Reporter:
         self.held: dict[str, Any] | None = None
         self.points: dict[str, list] = {}
         self.frame: int | None = None
+        self.scores: dict[int, tuple[int, float]] = {}  # restart -> its last (iteration, score)
+        self.pruned: list[tuple[int, int]] = []
+        self.best: int | None = None
 
     def send(self, event: str, **fields: Any) -> None:
         self.flush()
@@ -66,15 +72,27 @@ class Reporter:
             self.points.setdefault(name, []).append([p.iteration, value])
         if p.frame is not None:
             self.frame = p.frame
+        if p.restarts is not None:
+            self._restarts(p.iteration, p.restarts)
         self.held = {"iteration": p.iteration, "total": p.total, "phase": p.phase, "seconds": p.seconds}
         if time.monotonic() - self.sent >= EVERY:
             self.flush()
+
+    def _restarts(self, iteration: int, r: Any) -> None:
+        for restart, score in zip(r.ids, r.scores, strict=True):
+            self.scores[int(restart)] = (iteration, float(score))
+        self.pruned += [(int(restart), iteration) for restart in r.pruned]
+        self.best = None if r.best is None else int(r.best)
 
     def flush(self) -> None:
         if self.held is None:
             return
         message = {"event": "progress", **self.held, "frame": self.frame, "points": self.points}
+        if self.scores or self.pruned:
+            points = [[restart, *point] for restart, point in self.scores.items()]
+            message["restarts"] = {"points": points, "pruned": self.pruned, "best": self.best}
         self.held, self.points, self.sent = None, {}, time.monotonic()
+        self.scores, self.pruned = {}, []
         self._write(message)
 
     def _write(self, message: dict) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from relcore import jobs, methods, runs
 from relcore.errors import InputError
+from relcore.methods.base import Restarts
 from relcore.space import Pair, Pairs, make_space
 from relcore.worker import Reporter, jsonable
 
@@ -326,13 +327,16 @@ def test_a_curve_is_thinned_evenly_and_keeps_its_ends():
             assert len(set(np.diff(steps[:-1]))) <= 1
 
 
+class Out(list):
+    """Stands for the pipe to the server."""
+
+    write = list.append
+
+    def flush(self):
+        pass
+
+
 def test_reports_are_held_back_but_no_point_is_lost(monkeypatch):
-    class Out(list):
-        write = list.append
-
-        def flush(self):
-            pass
-
     now = [100.0]
     monkeypatch.setattr("relcore.worker.time.monotonic", lambda: now[0])
     out = Out()
@@ -388,3 +392,25 @@ def test_time_to_the_first_step(capsys):
         m.close()
     with capsys.disabled():
         print(f"\n  first step {took:.2f} s after Run, with a warm worker")
+
+
+def test_a_report_on_restarts_stays_small_and_loses_none(monkeypatch, manager):
+    now, out = [100.0], Out()
+    monkeypatch.setattr("relcore.worker.time.monotonic", lambda: now[0])
+    reporter = Reporter(out)
+    job = jobs.Job(Path("nowhere"), "", manager)
+    for i in range(1, 401):
+        now[0] += 0.001
+        gone = (i - 1,) if i <= 300 else ()
+        ids = np.arange(min(i - 1, 300), 1000)
+        r = Restarts(ids, ids / 1000 + i, gone, best=999)
+        reporter.progress(runs.StoredProgress(i, 400, "search", {}, None, 0.0, r))
+    reporter.flush()
+    assert max(map(len, out)) < 40_000
+    for line in out:
+        job._progress(json.loads(line))
+    curves = job._restart_curves()
+    assert curves.seen == 1000 and curves.best == 999 and curves.pruned == {i: i + 1 for i in range(300)}
+    assert set(curves.curves) == set(range(1000 - runs.MOST_RESTARTS, 1000))
+    steps, values = curves.curves[900]
+    assert steps[-1] == 400 and values == [pytest.approx(0.9 + s) for s in steps]

@@ -10,6 +10,7 @@ from relcore.methods import method
 from relcore.methods.base import Alignment, Cost, Method, Snapshot, Step
 from relcore.pipeline import Fit, Task, align, drain
 from relcore.space import Pair, Pairs, make_space
+from tests.restarting import Restarting
 
 
 def planted(n=400, dx=20, dy=28, noise=0.05, extra=50, seed=0) -> Pair:
@@ -145,3 +146,10 @@ def test_a_device_that_is_not_there_is_refused():
         pytest.skip("this machine has a CUDA device")
     with pytest.raises(InputError, match="no CUDA device"):
         pipeline.pick_device("cuda")
+
+
+def test_restarts_of_a_step_reach_whoever_watches():
+    fit = Fit(PAIR, Task(method=Restarting(count=4, length=10), seeds=SEEDS, folds=0))
+    told = [p.restarts for p in fit.steps()]
+    assert [r.ids.tolist() for r in told] == [[0, 1, 2, 3]] * 10 and told[-1].pruned == (0, 1)
+    assert [(i, r) for i, r in enumerate(told, 1)] == fit.restarts

@@ -11,8 +11,10 @@ import torch
 from relcore import runs, store
 from relcore.errors import InputError
 from relcore.methods import method
+from relcore.methods.base import Restarts
 from relcore.runs import Run
 from relcore.space import Pair, make_space
+from tests import restarting
 from tests.test_pipeline import PAIR, SEEDS, planted
 
 
@@ -179,3 +181,35 @@ def test_the_random_state_of_the_process_is_left_alone():
     before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
     list(runs.execute(made(method=method("relative"))))
     assert torch.equal(before[0], torch.random.get_rng_state()) and (before[1] == np.random.get_state()[1]).all()
+
+
+def test_every_restart_is_kept_at_every_step(monkeypatch):
+    run = made(method=restarting.register(monkeypatch)(count=8, length=20))
+    told = [p for p in runs.execute(run) if p.restarts is not None]
+    assert len(told) == 20
+    table = Run.load(run.folder).restarts()
+    assert len(table) == 8 * 10 + 4 * 10
+    wanted = [restarting.planted_score(r, i) for r, i in zip(table["restart"], table["iteration"], strict=True)]
+    np.testing.assert_allclose(table["score"], wanted, rtol=1e-6)
+    curves = run.restart_curves()
+    assert (curves.best, curves.seen, len(curves.curves)) == (7, 8, 8)
+    assert curves.pruned == {0: 10, 1: 10, 2: 10, 3: 10, 4: 20, 5: 20}
+    assert curves.curves[0][0] == list(range(1, 11)) and curves.curves[7][0] == list(range(1, 21))
+    assert run.record["health"]["confidence"]["votes"] == 3
+
+
+def test_a_run_without_restarts_has_no_table_of_them():
+    run = made(method=method("relative"), folds=0)
+    list(runs.execute(run))
+    assert run.restarts() is None and run.restart_curves() is None
+
+
+def test_of_very_many_restarts_the_best_have_curves_and_all_are_counted(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = rng.permutation(3000) / 3000.0
+    steps = [(i, Restarts(np.arange(3000), scores - 1 / i)) for i in (1, 2)]
+    lost = Restarts(np.array([5]), np.array([np.nan]), pruned=(5, 6), best=int(scores.argmax()))
+    runs._write_table(tmp_path / "restarts.parquet", runs.restart_table([*steps, (3, lost)]))
+    curves = Run(tmp_path, {}).restart_curves()
+    assert curves.seen == 3000 and set(curves.curves) == set(np.argsort(scores)[-runs.MOST_RESTARTS :].tolist())
+    assert curves.pruned == {5: 3, 6: 3}  # 6 was given up in a step that did not score it

@@ -8,7 +8,8 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from pages._ui.colours import plotly_colorscale
+from pages._ui.colours import colour_table, plotly_colorscale
+from relcore.runs import RestartCurves
 
 WAY_NAMES = {"x_to_y": "A → B", "y_to_x": "B → A"}
 WAY_COLOURS = {"x_to_y": "#0072B2", "y_to_x": "#E69F00"}
@@ -17,6 +18,8 @@ GREY = "#888888"
 LEGEND_LINE = 18  # pixels
 LABEL_ROOM = 0.18  # of a plot's height, that a label of two lines takes
 SCORES = ("mrr x to y", "mrr y to x", "mutual neighbours")
+DRAWN_RESTARTS = 60  # lines that can still be told apart, and cost little to draw twice a second
+CROSS = "path://M0,2 L2,0 L5,3 L8,0 L10,2 L7,5 L10,8 L8,10 L5,7 L2,10 L0,8 L3,5 Z"
 
 
 def way_colours(dark: bool) -> dict[str, str]:
@@ -146,6 +149,110 @@ def selection_grid(curves: dict[str, tuple], dark: bool) -> dict | None:
             }
         ],
     }
+
+
+def drawn_restarts(restarts: RestartCurves) -> list[int]:
+    """The restarts a chart shows, lowest final score first, the best last: at most :data:`DRAWN_RESTARTS`."""
+    last = {restart: last_known(values) for restart, (_, values) in restarts.curves.items()}
+    known = [restart for restart in last if last[restart] is not None]
+    order = sorted(known, key=lambda restart: (restart == restarts.best, last[restart]))
+    return order[-DRAWN_RESTARTS:]
+
+
+def last_known(values: list[float | None]) -> float | None:
+    return next((v for v in reversed(values) if v is not None), None)
+
+
+def restart_scores(restarts: RestartCurves, sigma: tuple | None, total: int, dark: bool) -> dict | None:
+    """ECharts option: the score of each restart, coloured by its last one, over the bandwidth as a stair.
+
+    The end of a restart is a dot, or a cross where it was given up; the best is bold. ``sigma`` is (steps, values).
+    """
+    drawn = drawn_restarts(restarts)
+    if not drawn:
+        return None
+    last = {r: last_known(restarts.curves[r][1]) for r in drawn}
+    low, high = min(last.values()), max(last.values())
+    shades = ["#{:02X}{:02X}{:02X}".format(*c) for c in _shades(dark)]
+    series = []
+    for restart in drawn:
+        best = restart == restarts.best
+        place = (last[restart] - low) / (high - low) if high > low else 1.0
+        colour = shades[round(place * (len(shades) - 1))]
+        series.append(
+            _line(f"restart {restart}", restarts.curves[restart], colour)
+            | {
+                "showSymbol": False,
+                "silent": True,
+                "lineStyle": {"width": 4 if best else 1, "color": colour, "opacity": 1 if best else 0.75},
+                "z": 5 if best else 2,
+            }
+        )
+    ends = [_restart_end(restarts, r, last[r], dark) for r in drawn]
+    series.append({"type": "scatter", "name": "ends", "data": ends, "z": 6, "animation": False})
+    option = _curves(series, total, dark)
+    ink = option["xAxis"]["axisLabel"]["color"]
+    below = {"gridIndex": 1, "name": "σ", "nameLocation": "middle", "nameGap": 34, "splitNumber": 2}
+    scores = {"scale": True, "name": "score J at σ = 0.2", "nameLocation": "middle", "nameGap": 52}
+    option |= {
+        "grid": [
+            {"left": 66, "right": 82, "top": 16, "height": 210},
+            {"left": 66, "right": 82, "top": 242, "height": 56},
+        ],
+        "xAxis": [
+            option["xAxis"] | {"name": "", "axisLabel": {"show": False}},
+            option["xAxis"] | {"gridIndex": 1},
+        ],
+        "yAxis": [option["yAxis"] | scores, option["yAxis"] | below | {"min": 0}],
+        "tooltip": {"trigger": "item", "confine": True},
+        "visualMap": {
+            "type": "continuous",
+            "min": low,
+            "max": high if high > low else low + 1e-6,
+            "precision": 3,
+            "calculable": False,
+            "hoverLink": False,
+            "seriesIndex": len(series) - 1,
+            "dimension": 1,
+            "right": 2,
+            "top": 16,
+            "itemHeight": 150,
+            "itemWidth": 10,
+            "text": [f"{high:.3g}", f"{low:.3g}"],
+            "textStyle": {"color": ink},
+            "inRange": {"color": shades[:: len(shades) // 16]},
+        },
+    }
+    del option["legend"]
+    if sigma is not None:
+        stair = _line("σ", sigma, ink)
+        # the bandwidth told at a step is that of the way to it
+        stair |= {"step": "start", "xAxisIndex": 1, "yAxisIndex": 1, "showSymbol": False, "silent": True}
+        stair["lineStyle"]["width"] = 1.5
+        series.append(stair)
+    return option
+
+
+def _restart_end(restarts: RestartCurves, restart: int, score: float, dark: bool) -> dict:
+    steps, values = restarts.curves[restart]
+    step = next(s for s, v in zip(reversed(steps), reversed(values), strict=True) if v is not None)
+    gone, best = restart in restarts.pruned, restart == restarts.best
+    name = f"restart {restart}" + (f", given up after step {restarts.pruned[restart]}" if gone else "")
+    end = {
+        "name": name + (", the best so far" if best else ""),
+        "value": [step, round(float(score), 5)],
+        "symbol": CROSS if gone else "circle",
+        "symbolSize": 11 if best else 8 if gone else 5,
+    }
+    if best:
+        label = {"show": True, "formatter": "best", "position": "top", "color": "#C9D1DC" if dark else "#3A4450"}
+        end |= {"label": label, "itemStyle": {"borderColor": "#FFFFFF" if dark else "#1B2430", "borderWidth": 1.5}}
+    return end
+
+
+def _shades(dark: bool) -> np.ndarray:
+    """From the faintest to the strongest that shows on the page, so that high scores stand out."""
+    return colour_table("viridis_dark") if dark else colour_table("viridis_r")[40:]
 
 
 def _line(name: str, curve: tuple, colour: str) -> dict:

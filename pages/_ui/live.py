@@ -13,7 +13,7 @@ from pages._ui import figures, maps, router, runner, state
 from pages._ui.header import plain
 from pages._ui.tables import metrics_table
 from relcore.jobs import JobSnapshot
-from relcore.runs import Run
+from relcore.runs import RestartCurves, Run
 
 LEVELS = {"aligned": st.success, "unclear": st.info, "chance": st.error, "collapsed": st.error}
 
@@ -39,7 +39,9 @@ def view(s: state.State) -> None:
             st.rerun()  # once more as a whole, without the timer
         if shot is not None:
             _controls(job, shot)
-            _curves(fresh, shot.curves, shot.step if shot.phase.startswith("check") else shot.total)
+            total = shot.step if shot.phase.startswith("check") else shot.total
+            _restarts(shot.restarts, shot.curves, total, live=True)
+            _curves(fresh, shot.curves, total, searched=shot.restarts is not None)
             _moving_map(s, fresh, shot.frame)
         else:
             _result(s, fresh)
@@ -86,8 +88,57 @@ def _controls(job, shot: JobSnapshot) -> None:
         st.caption(f"{shot.elapsed:.0f} s")
 
 
-def _curves(run: Run, curves: dict, total: int) -> None:
+def _restarts(restarts: RestartCurves | None, curves: dict, total: int, live: bool) -> None:
+    """Every restart as a thin line over the stair of bandwidths."""
+    if restarts is None:
+        return
+    option = figures.restart_scores(restarts, curves.get("sigma"), total, st.context.theme.type == "dark")
+    if option is None:
+        return
+    st.markdown("**Restarts**", help="Each line is one start of the search, coloured by the last score it reached.")
+    st.echarts_chart(option, key="live_restarts", height=345, alt="Score of every restart over the steps; below, sigma")
+    st.caption(" ".join(restart_words(restarts, live)))
+    if not live:
+        _restart_table(restarts)
+
+
+def restart_words(restarts: RestartCurves, live: bool) -> list[str]:
+    """What the chart of restarts shows, and what it leaves out."""
+    drawn = len(figures.drawn_restarts(restarts))
+    out = [
+        "Scores of all steps are J at the judging σ = 0.2, whatever σ the climb is at, so that they compare; expect "
+        "jumps where σ drops.",
+        f"{restarts.seen:,} restart{'s' * (restarts.seen != 1)}, {len(restarts.pruned):,} given up (crosses).",
+    ]
+    if drawn < restarts.seen:
+        out.append(f"Drawn are the {drawn} with the highest last score; {restarts.seen - drawn:,} are not drawn.")
+    if live:
+        out.append("While the run goes on, lines are thinned to 100 points; the finished chart has all of them.")
+    return out
+
+
+def _restart_table(restarts: RestartCurves) -> None:
+    rows = [
+        {
+            "restart": restart,
+            "last score": figures.last_known(values),
+            "last step": steps[-1],
+            "given up after step": restarts.pruned.get(restart),
+            "best": "★" if restart == restarts.best else "",
+        }
+        for restart, (steps, values) in restarts.curves.items()
+    ]
+    table = pd.DataFrame(rows).sort_values("last score", ascending=False)
+    table["given up after step"] = table["given up after step"].astype("Int64")
+    some = "" if len(table) == restarts.seen else f", the best {len(table)} of {restarts.seen:,}"
+    with st.expander(f"Restarts as a table{some}"):
+        st.dataframe(table, hide_index=True, key="restart_table", alt="Restarts with their last score")
+
+
+def _curves(run: Run, curves: dict, total: int, searched: bool = False) -> None:
     dark = st.context.theme.type == "dark"
+    if searched:  # drawn as the stair below the restarts
+        curves = {name: curve for name, curve in curves.items() if name != "sigma"}
     references = run.record.get("references", {})
     left, right = st.columns(2)
     scores = figures.live_scores(curves, references, total, dark)
@@ -144,12 +195,15 @@ def _result(s: state.State, run: Run) -> None:
         st.caption(":material/warning: Not converged: the method stopped before its own criterion was met.")
     history = run.history()
     if history is not None and len(history):
-        _curves(run, curves_of(history), int(history["iteration"].max()))
+        curves, total, restarts = curves_of(history), int(history["iteration"].max()), _stored_restarts(run)
+        _restarts(restarts, curves, total, live=False)
+        _curves(run, curves, total, searched=restarts is not None)
     if not run.usable:
         return
     if r["metrics"] and "x_to_y" in r["metrics"]:
         metrics_table(run.title, r["metrics"], ("r@1", "r@10", "mrr"))
     _health(r)
+    _confidence(r)
     arrays = state.analysis(run)
     if state.is_of_data(run, s.data):
         maps.joint_map(s, run, arrays["map_x"], arrays["map_y"], "result", key="result_map")
@@ -160,6 +214,16 @@ def _result(s: state.State, run: Run) -> None:
     )
     if st.button("Read the neighbours", type="primary", icon=":material/manage_search:"):
         st.switch_page(router.RETRIEVAL)
+
+
+def _stored_restarts(run: Run) -> RestartCurves | None:
+    path = run.folder / "restarts.parquet"
+    return _read_restarts(str(run.folder), path.stat().st_mtime) if path.exists() else None
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _read_restarts(folder: str, stamp: float) -> RestartCurves | None:
+    return Run.load(folder).restart_curves()
 
 
 def curves_of(history: pd.DataFrame) -> dict[str, tuple[list, list]]:
@@ -212,6 +276,41 @@ def _health(r: dict) -> None:
         )
     for column, (label, value, help) in zip(st.columns(len(tiles)), tiles, strict=True):
         column.metric(label, value, help=help)
+
+
+CONFIDENCE = {
+    "score": (
+        "Score J at σ = 0.2",
+        "{:.3g}",
+        "Mean kernel between all rows of the two sides, of the best map. Compare it between runs on the same data "
+        "only.",
+    ),
+    "fit": (
+        "Fit",
+        "{:.2f}",
+        "The score over the geometric mean of each side's score with itself: near 1 when one side lies on the other as "
+        "it lies on itself. High does not prove the map right.",
+    ),
+    "margin": (
+        "Margin",
+        "{:.2f}",
+        "Log score of the best map above the best different one. Below 0.1 the two are not told apart: ambiguous, "
+        "seeds are needed.",
+    ),
+    "votes": ("Votes", "{:.0f}", "Restarts that ended in the best map: agreement that does not come from the score."),
+    "restarts": ("Restarts", "{:.0f}", "Starts of the search, those given up included."),
+}
+
+
+def _confidence(r: dict) -> None:
+    """What the method itself has of how sure it is; figures it did not find are left out."""
+    told = r["health"].get("confidence") or {}
+    known = {name: value for name, value in told.items() if value is not None}
+    if not known:
+        return
+    for column, (name, value) in zip(st.columns(len(known)), known.items(), strict=True):
+        label, form, help = CONFIDENCE.get(name, (name.capitalize(), "{:.3g}", None))
+        column.metric(label, form.format(value), help=help)
 
 
 def _anchors(s: state.State, run: Run) -> None:

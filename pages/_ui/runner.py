@@ -62,7 +62,9 @@ def suggested(data: state.Data) -> type[Method]:
 def start_default(s: state.State) -> None:
     """The suggested method with its defaults; nothing when a run of this visitor is going on already."""
     if my_active_job(s) is None:
-        start(s, suggested(s.data)())
+        method = suggested(s.data)()
+        start(s, method)
+        s.asked_method = method.name
 
 
 def default_button(s: state.State, key: str) -> bool:

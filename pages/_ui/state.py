@@ -158,6 +158,7 @@ class State:
     files: Files = field(default_factory=Files)
     owner: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     notice: str = ""  # said once, on the next page drawn
+    asked_method: str = ""  # the form shows this one next: a run of it was started by one click
 
 
 @st.cache_resource(show_spinner=False)

@@ -1,6 +1,7 @@
 """Live curves: what is drawn of what a method reports."""
 
-from pages._ui import figures
+from pages._ui import figures, live
+from relcore.runs import RestartCurves
 
 
 def named(option: dict) -> list[str]:
@@ -54,3 +55,39 @@ def test_small_scores_fill_the_plot_and_labels_of_near_lines_stand_apart():
     references["gt"] = {"mrr x to y": 0.95, "mrr y to x": 0.95}
     option = figures.live_scores({"mrr x to y": ([1, 2], [0.1, 0.15])}, references, 2, dark=False)
     assert option["yAxis"]["max"] == 1 and option["series"][0]["markLine"]["data"][0]["label"]["offset"] == [0, 0]
+
+
+def many(count: int) -> RestartCurves:
+    """Restart r ends at r; every third was given up."""
+    curves = {r: ([1, 2, 3], [0.0, None, float(r)]) for r in range(count)}
+    return RestartCurves(curves, {r: 3 for r in range(0, count, 3)}, best=0, seen=count)
+
+
+def test_restarts_are_coloured_by_their_last_score_and_the_best_is_bold():
+    option = figures.restart_scores(many(10), ([1, 3], [0.5, 0.2]), 3, dark=False)
+    *lines, ends, stair = option["series"]
+    assert [line["name"] for line in lines] == [f"restart {r}" for r in (*range(1, 10), 0)]
+    assert [line["lineStyle"]["width"] for line in lines] == [1] * 9 + [4]
+    by_score = sorted(lines, key=lambda line: line["data"][-1][1])
+    luminance = [int(line["lineStyle"]["color"][3:5], 16) for line in by_score]  # green: most of what the eye sees
+    assert luminance == sorted(luminance, reverse=True) and len(set(luminance)) == 10  # darker for higher, on white
+    crossed = {e["name"].split(",")[0] for e in ends["data"] if e["symbol"] == figures.CROSS}
+    assert crossed == {f"restart {r}" for r in (0, 3, 6, 9)}
+    assert stair["step"] == "start" and stair["yAxisIndex"] == 1 and stair["data"] == [[1, 0.5], [3, 0.2]]
+
+
+def test_of_many_restarts_the_best_are_drawn_and_the_rest_counted():
+    curves = many(256)
+    option = figures.restart_scores(curves, None, 3, dark=True)
+    assert len(option["series"]) == figures.DRAWN_RESTARTS + 1
+    drawn = set(figures.drawn_restarts(curves))
+    assert drawn == {0, *range(256 - figures.DRAWN_RESTARTS + 1, 256)}  # the best is never left out
+    words = " ".join(live.restart_words(curves, live=False))
+    assert "256 restarts, 86 given up" in words and "196 are not drawn" in words
+
+
+def test_restarts_without_a_finite_score_are_no_line():
+    nothing = RestartCurves({0: ([1], [None])}, {}, best=None, seen=1)
+    assert figures.restart_scores(nothing, None, 1, dark=False) is None
+    same = RestartCurves({0: ([1], [0.5]), 1: ([1], [0.5])}, {}, best=None, seen=2)
+    assert len(figures.restart_scores(same, None, 1, dark=False)["series"]) == 3

@@ -11,6 +11,7 @@ from relcore import runs, store
 from relcore.methods import method
 from relcore.runs import Run
 from relcore.space import Pair, Pairs, make_space
+from tests import restarting
 from tests.pages.conftest import errors, loaded, texts
 
 
@@ -59,6 +60,38 @@ def test_one_click_submits_a_run_of_anchor_optimisation_and_shows_it(app):
     (job,) = at.registry.submitted
     assert Run.load(job.folder).record["method"] == "ao"
     assert at.query_params["run"] == job.folder.name
+
+
+def test_the_form_follows_a_run_started_by_one_click(app):
+    at = app("pages/align.py", sample="banking77")
+    assert at.radio(key="method").value == "ao"
+    at = app("pages/align.py", sample="molecules")
+    at.button(key="run_default").click().run()
+    assert not at.exception and not at.warning
+    assert at.radio(key="method").value == "anchordot"
+    assert at.query_params["method"] == "anchordot"
+    at.radio(key="method").set_value("procrustes").run()  # and is free again
+    assert at.radio(key="method").value == "procrustes"
+
+
+def test_a_finished_search_shows_its_restarts_and_how_sure_it_is(app, monkeypatch):
+    at = app("pages/align.py")
+    s = state_of(at)
+    run = runs.create(
+        s.data.pair,
+        method=restarting.register(monkeypatch)(count=80),
+        seeds=s.seeds.pairs,
+        reports=(s.data.report_x, s.data.report_y),
+        folds=0,
+    )
+    list(runs.execute(run))
+    s.run_id = run.id
+    at.run()
+    assert not at.exception
+    said = texts(at)
+    assert "80 restarts, 60 given up" in said and "20 are not drawn" in said and "judging σ = 0.2" in said
+    tiles = {m.label: m.value for m in at.metric}
+    assert tiles["Votes"] == "3" and tiles["Margin"] == "0.40" and tiles["Fit"] == "0.90" and tiles["Restarts"] == "80"
 
 
 def test_a_second_press_starts_no_second_run(app):
