@@ -19,6 +19,7 @@ LEGEND_LINE = 18  # pixels
 LABEL_ROOM = 0.18  # of a plot's height, that a label of two lines takes
 SCORES = ("mrr x to y", "mrr y to x", "mutual neighbours")
 DRAWN_RESTARTS = 60  # lines that can still be told apart, and cost little to draw twice a second
+DRAWN_BEST = 40  # of them; the others are spread over the rest, so that those given up are seen too
 CROSS = "path://M0,2 L2,0 L5,3 L8,0 L10,2 L7,5 L10,8 L8,10 L5,7 L2,10 L0,8 L3,5 Z"
 
 
@@ -85,6 +86,7 @@ def _reference_label(name: str, values: dict[str, float], nudge: int, dark: bool
         "offset": [0, nudge],
         "color": "#C9D1DC" if dark else "#3A4450",
         "fontSize": 10,
+        "lineHeight": 13,
     }
 
 
@@ -152,11 +154,18 @@ def selection_grid(curves: dict[str, tuple], dark: bool) -> dict | None:
 
 
 def drawn_restarts(restarts: RestartCurves) -> list[int]:
-    """The restarts a chart shows, lowest final score first, the best last: at most :data:`DRAWN_RESTARTS`."""
+    """The restarts a chart shows, lowest final score first, the best last: at most :data:`DRAWN_RESTARTS`.
+
+    Of more, the :data:`DRAWN_BEST` that ended highest, and evenly over the ranking of the others.
+    """
     last = {restart: last_known(values) for restart, (_, values) in restarts.curves.items()}
     known = [restart for restart in last if last[restart] is not None]
     order = sorted(known, key=lambda restart: (restart == restarts.best, last[restart]))
-    return order[-DRAWN_RESTARTS:]
+    if len(order) <= DRAWN_RESTARTS:
+        return order
+    rest, best = order[:-DRAWN_BEST], order[-DRAWN_BEST:]
+    some = np.linspace(0, len(rest) - 1, DRAWN_RESTARTS - DRAWN_BEST).round().astype(int)
+    return [rest[i] for i in some] + best
 
 
 def last_known(values: list[float | None]) -> float | None:
@@ -225,8 +234,9 @@ def restart_scores(restarts: RestartCurves, sigma: tuple | None, total: int, dar
     }
     del option["legend"]
     if sigma is not None:
-        stair = _line("σ", sigma, ink)
+        steps, values = sigma
         # the bandwidth told at a step is that of the way to it
+        stair = _line("σ", ([steps[0] - 1, *steps], [values[0], *values]), ink)
         stair |= {"step": "start", "xAxisIndex": 1, "yAxisIndex": 1, "showSymbol": False, "silent": True}
         stair["lineStyle"]["width"] = 1.5
         series.append(stair)

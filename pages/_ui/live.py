@@ -111,7 +111,11 @@ def restart_words(restarts: RestartCurves, live: bool) -> list[str]:
         f"{restarts.seen:,} restart{'s' * (restarts.seen != 1)}, {len(restarts.pruned):,} given up (crosses).",
     ]
     if drawn < restarts.seen:
-        out.append(f"Drawn are the {drawn} with the highest last score; {restarts.seen - drawn:,} are not drawn.")
+        best = min(drawn, figures.DRAWN_BEST)
+        out.append(
+            f"Drawn are the {best} that ended highest and {drawn - best} spread evenly over the ranking of the others; "
+            f"{restarts.seen - drawn:,} are not drawn."
+        )
     if live:
         out.append("While the run goes on, lines are thinned to 100 points; the finished chart has all of them.")
     return out

@@ -1,5 +1,7 @@
 """Live curves: what is drawn of what a method reports."""
 
+import numpy as np
+
 from pages._ui import figures, live
 from relcore.runs import RestartCurves
 
@@ -73,7 +75,7 @@ def test_restarts_are_coloured_by_their_last_score_and_the_best_is_bold():
     assert luminance == sorted(luminance, reverse=True) and len(set(luminance)) == 10  # darker for higher, on white
     crossed = {e["name"].split(",")[0] for e in ends["data"] if e["symbol"] == figures.CROSS}
     assert crossed == {f"restart {r}" for r in (0, 3, 6, 9)}
-    assert stair["step"] == "start" and stair["yAxisIndex"] == 1 and stair["data"] == [[1, 0.5], [3, 0.2]]
+    assert stair["step"] == "start" and stair["yAxisIndex"] == 1 and stair["data"] == [[0, 0.5], [1, 0.5], [3, 0.2]]
 
 
 def test_of_many_restarts_the_best_are_drawn_and_the_rest_counted():
@@ -81,7 +83,9 @@ def test_of_many_restarts_the_best_are_drawn_and_the_rest_counted():
     option = figures.restart_scores(curves, None, 3, dark=True)
     assert len(option["series"]) == figures.DRAWN_RESTARTS + 1
     drawn = set(figures.drawn_restarts(curves))
-    assert drawn == {0, *range(256 - figures.DRAWN_RESTARTS + 1, 256)}  # the best is never left out
+    assert {0, *range(256 - figures.DRAWN_BEST + 1, 256)} < drawn  # the best is never left out
+    others = sorted(drawn - {0, *range(256 - figures.DRAWN_BEST + 1, 256)})
+    assert (others[0], others[-1], len(others)) == (1, 256 - figures.DRAWN_BEST, 20) and max(np.diff(others)) <= 12
     words = " ".join(live.restart_words(curves, live=False))
     assert "256 restarts, 86 given up" in words and "196 are not drawn" in words
 
