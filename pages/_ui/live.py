@@ -41,7 +41,7 @@ def view(s: state.State) -> None:
             _controls(job, shot)
             total = shot.step if shot.phase.startswith("check") else shot.total
             _restarts(shot.restarts, shot.curves, total, live=True)
-            _curves(fresh, shot.curves, total, searched=shot.restarts is not None)
+            _curves(fresh, shot.curves, total, phase=shot.phase, searched=shot.restarts is not None)
             _moving_map(s, fresh, shot.frame)
         else:
             _result(s, fresh)
@@ -139,14 +139,16 @@ def _restart_table(restarts: RestartCurves) -> None:
         st.dataframe(table, hide_index=True, key="restart_table", alt="Restarts with their last score")
 
 
-def _curves(run: Run, curves: dict, total: int, searched: bool = False) -> None:
+def _curves(
+    run: Run, curves: dict, total: int, phases: dict[str, dict] | None = None, phase: str = "", searched: bool = False
+) -> None:
+    """Scores and what the method reports: of a run that goes on its ``phase``, of one that is done those asked for."""
     dark = st.context.theme.type == "dark"
     if searched:  # drawn as the stair below the restarts
         curves = {name: curve for name, curve in curves.items() if name != "sigma"}
     references = run.record.get("references", {})
     left, right = st.columns(2)
     scores = figures.live_scores(curves, references, total, dark)
-    quantities = figures.live_quantities(curves, total, dark)
     with left:
         if scores is None:
             st.caption("The first figures appear with the first step.")
@@ -163,14 +165,33 @@ def _curves(run: Run, curves: dict, total: int, searched: bool = False) -> None:
                 alt="Mean reciprocal rank both ways over the steps, with the seed baseline",
             )
     with right:
-        if quantities is not None:
-            st.markdown(
-                "**What the method reports**",
-                help="Each line is scaled by its own largest value. A low loss "
-                "is no sign of success: it is lowest when anchors have collapsed.",
-            )
-            height = 200 + figures.LEGEND_LINE * len(quantities["series"])
-            st.echarts_chart(quantities, key="live_quantities", height=height, alt="Loss and other quantities")
+        if phases and len(phases) > 1:
+            phase = st.segmented_control("Phase", list(phases), default=list(phases)[-1], required=True, key="phase")
+            curves = phases[phase]
+        _quantities(curves, total, phase, dark)
+
+
+def _quantities(curves: dict, total: int, phase: str, dark: bool) -> None:
+    """What the method itself reports: lines, or the grid of settings it chooses from."""
+    grid = figures.selection_grid(curves, dark) if phase == "select" else None
+    if grid is not None:
+        st.markdown(
+            "**Which setting finds the held-out anchors**",
+            help="Mean rank of the partners of the anchors held out, both ways, by the coupling: the smallest is used.",
+        )
+        height = 60 + 26 * len(grid["yAxis"]["data"])
+        st.echarts_chart(grid, key="selection_grid", height=height, alt="Mean rank of held-out anchors by setting")
+        return
+    quantities = figures.live_quantities(curves, total, dark)
+    if quantities is None:
+        return
+    st.markdown(
+        "**What the method reports**",
+        help="Each line is scaled by its own largest value. A low loss is no sign of success: it is lowest when "
+        "anchors have collapsed.",
+    )
+    height = 200 + figures.LEGEND_LINE * len(quantities["series"])
+    st.echarts_chart(quantities, key="live_quantities", height=height, alt="Loss and other quantities")
 
 
 def _moving_map(s: state.State, run: Run, frame: int | None) -> None:
@@ -201,7 +222,7 @@ def _result(s: state.State, run: Run) -> None:
     if history is not None and len(history):
         curves, total, restarts = curves_of(history), int(history["iteration"].max()), _stored_restarts(run)
         _restarts(restarts, curves, total, live=False)
-        _curves(run, curves, total, searched=restarts is not None)
+        _curves(run, curves, total, phases_of(history), searched=restarts is not None)
     if not run.usable:
         return
     if r["metrics"] and "x_to_y" in r["metrics"]:
@@ -228,6 +249,18 @@ def _stored_restarts(run: Run) -> RestartCurves | None:
 @st.cache_resource(show_spinner=False, max_entries=8)
 def _read_restarts(folder: str, stamp: float) -> RestartCurves | None:
     return Run.load(folder).restart_curves()
+
+
+def phases_of(history: pd.DataFrame) -> dict[str, dict[str, tuple[list, list]]]:
+    """Curves by phase, of those phases that report something; those that report the same go under the first of them."""
+    first: dict[frozenset, str] = {}
+    under = {}
+    for phase, part in history.groupby("phase", sort=False):
+        reported = frozenset(curves_of(part)) - frozenset(figures.SCORES)
+        if reported:
+            under[phase] = first.setdefault(reported, phase)
+    groups = history["phase"].map(under)
+    return {phase: curves_of(history[groups == phase]) for phase in first.values()}
 
 
 def curves_of(history: pd.DataFrame) -> dict[str, tuple[list, list]]:
