@@ -1,0 +1,235 @@
+"""Similarities of rows to anchors, each fitted on rows of one space: what a relative representation is made of.
+
+    s = fit("wip", support, ridge=ridge_of(0.01))    # mean, spectrum: from the rows of one space
+    s(v, anchors)                                     # (n, m) float32, in chunks of rows, float64 inside
+
+==========  =========================================================================================================
+cosine      cos(v, a)
+centred     cos(v - mu, a - mu), mu the mean of the rows fitted on
+wip         the whitened inner product ``(v - mu)' S^-1 (a - mu)``, S their covariance plus a ridge
+euclidean   the distance, negative
+gamma       ``v' (M + ridge mean(eig) I)^(-gamma / 2) a``, M their second moment: :mod:`relcore.ops.relative`, one side
+==========  =========================================================================================================
+
+Cosine sees no rotation and no scale, centred cosine no shift either, Euclidean neither rotation nor shift. WIP without
+a ridge sees no invertible affine map at all: under v -> L v + b the covariance becomes L S L', and L cancels. A ridge
+of S in units of its mean eigenvalue leaves rotation, shift and scale unseen, and the rest only nearly. The larger the
+condition number of L, the less (measured in tests/ops/test_similarity.py).
+
+Shrinkage lambda is ``(1 - lambda) S + lambda mean(eig) I``; here it is the ridge ``lambda / (1 - lambda)``, which is
+the same but for a factor 1 / (1 - lambda) that would set spaces of different lambda apart.
+
+Sources: Moschella et al., ICLR 2023, section 3 (cosine); Svendsen et al., arXiv 2605.30596 (WIP, in words; the formula
+is fixed by its invariance); Cannistraci et al., arXiv 2310.01211 (Euclidean).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from relcore.ops.relative import CLIP, Side
+
+KINDS = ("cosine", "centred", "wip", "euclidean", "gamma")
+RANK = 1e-11  # of the largest eigenvalue of the covariance: below it a direction is rounding
+TINY = 1e-30
+BLOCK_ELEMENTS = 1 << 22  # float64 numbers of a chunk of rows and its similarities
+GRID = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)  # ridges that leave-one-out chooses from
+
+
+def ridge_of(shrinkage: float) -> float:
+    """The ridge, in units of the mean eigenvalue, of a shrinkage lambda from 0 to below 1."""
+    if not 0 <= shrinkage < 1:
+        raise ValueError(f"shrinkage is {shrinkage}, wanted 0 to below 1.")
+    return shrinkage / (1 - shrinkage)
+
+
+class Spectrum(NamedTuple):
+    """Covariance of K rows: mean (d,), axes (d, r) orthonormal, values (r,) descending, all above rounding; float64.
+
+    ``scale`` is its trace over d, the mean of all d eigenvalues.
+    """
+
+    mean: Tensor
+    axes: Tensor
+    values: Tensor
+    scale: float
+
+    @property
+    def rank(self) -> int:
+        return len(self.values)
+
+
+def spectrum(rows: Tensor) -> Spectrum:
+    """Mean and covariance (divisor K - 1) of rows (K, d), decomposed in float64 on their smaller side.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two rows, NaN or infinite numbers, or all rows alike.
+    """
+    if rows.ndim != 2 or len(rows) < 2:
+        raise ValueError(f"a covariance needs a table of at least two rows, got {tuple(rows.shape)}.")
+    bad = torch.nonzero(~torch.isfinite(rows).all(1))
+    if len(bad):
+        raise ValueError(f"row {int(bad[0])} holds NaN or infinite numbers; a covariance has no place for them.")
+    v = rows.double()
+    mean = v.mean(0)
+    v = v - mean
+    count, dim = v.shape
+    wide = count <= dim
+    values, axes = torch.linalg.eigh((v @ v.T if wide else v.T @ v) / (count - 1))
+    scale = float(values.clamp_min(0).sum() / dim)
+    # a mean of equal numbers is off by a rounding, which is no variance
+    if scale <= (1e-14 * float(rows.abs().max())) ** 2:
+        raise ValueError(f"all {count} rows are alike; their covariance is zero.")
+    kept = values > RANK * values[-1]
+    values, axes = values[kept].flip(0), axes[:, kept].flip(1)
+    if wide:
+        axes = v.T @ axes / (values * (count - 1)).sqrt()
+    return Spectrum(mean, axes, values, scale)
+
+
+@dataclass(frozen=True, eq=False)
+class Similarity:
+    """A similarity as fitted on rows of one space. Call it on rows of that space and anchors in it.
+
+    Attributes
+    ----------
+    kind : one of :data:`KINDS`.
+    centre : (d,) float64, what is subtracted from rows and anchors; zero where nothing is.
+    root : (d, r) float64, ``root root'`` is the metric of the inner product; None where that is the identity.
+    rank : of the rows fitted on, less their mean (wip); 0 where the similarity does not ask.
+    condition : largest over smallest eigenvalue of what was inverted; 1 where nothing was.
+    """
+
+    kind: str
+    centre: Tensor
+    root: Tensor | None = None
+    rank: int = 0
+    condition: float = 1.0
+
+    def __call__(self, v: Tensor, anchors: Tensor, *, block: int | None = None) -> Tensor:
+        """Similarities (n, m), float32, of rows (n, d) to anchors (m, d). ``block`` rows at a time.
+
+        A row, or an anchor, of norm 0 has cosine 0 to everything.
+        """
+        a = self._anchors(anchors)
+        block = block or max(1, BLOCK_ELEMENTS // (v.shape[1] + len(anchors)))
+        out = torch.empty(len(v), len(anchors), device=v.device)
+        for start in range(0, len(v), block):
+            rows = v[start : start + block].double() - self.centre
+            if self.kind == "euclidean":
+                out[start : start + block] = -torch.cdist(rows, a, compute_mode="donot_use_mm_for_euclid_dist")
+            else:
+                out[start : start + block] = (_unit(rows) if self.is_cosine else rows) @ a.T
+        return out
+
+    @property
+    def is_cosine(self) -> bool:
+        return self.kind in ("cosine", "centred")
+
+    def white(self, v: Tensor) -> Tensor:
+        """Rows in coordinates whose inner product is the similarity (but for norms), float64: (n, r)."""
+        rows = v.double() - self.centre
+        return rows if self.root is None else rows @ self.root
+
+    def affine(self, anchors: Tensor) -> tuple[Tensor, Tensor]:
+        """shift (d,) and matrix (d, m), float64: ``(v - shift) matrix`` are the similarities; for the cosines, times
+        the norm of ``v - shift``.
+
+        Raises
+        ------
+        ValueError
+            Euclidean: a distance is no linear function of the row.
+        """
+        if self.kind == "euclidean":
+            raise ValueError("a distance is no linear function of the row.")
+        return self.centre, self._anchors(anchors).T.contiguous()
+
+    def _anchors(self, anchors: Tensor) -> Tensor:
+        """Anchors as the rows (m, d) that a centred row is multiplied with, or is compared to."""
+        a = anchors.double() - self.centre
+        if self.is_cosine:
+            return _unit(a)
+        return a if self.root is None else (a @ self.root) @ self.root.T
+
+
+def _unit(v: Tensor) -> Tensor:
+    return v / torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp_min(TINY)
+
+
+def fit(kind: str, rows: Tensor, *, ridge: float = 0.0, gamma: float = 1.0) -> Similarity:
+    """Fit a similarity on rows (K, d) of one space; never on rows that are to judge it.
+
+    Parameters
+    ----------
+    ridge : of wip and gamma, in units of the mean eigenvalue. wip without a ridge needs rows of full rank.
+        Directions the rows do not vary in are left out: anchors that are mixtures of the rows have no part in them,
+        so that this changes no whitened inner product with such an anchor.
+    gamma : of the gamma profile: 0 the plain inner product, 1 evens out half of the spectrum, 2 all of it.
+
+    Raises
+    ------
+    ValueError
+        No such kind; rows that have no covariance (:func:`spectrum`); wip without a ridge on rows of lower rank.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"there is no similarity {kind!r}; choose one of {', '.join(KINDS)}.")
+    dim = rows.shape[1]
+    zero = torch.zeros(dim, dtype=torch.float64, device=rows.device)
+    if kind in ("cosine", "euclidean"):
+        return Similarity(kind, zero)
+    if kind == "centred":
+        return Similarity(kind, rows.double().mean(0))
+    if kind == "gamma":
+        v = rows.double()
+        values, axes = torch.linalg.eigh(v.T @ v / len(v))
+        side = Side(axes, values.clamp_min(0))
+        powers = side.power(gamma / 2, ridge, CLIP)  # its square is the metric
+        return Similarity(kind, zero, axes * powers, condition=float((powers[0] / powers[-1]) ** 2))
+    s = spectrum(rows)
+    if ridge == 0 and s.rank < dim:
+        still = torch.nonzero((rows == rows[0]).all(0))[:, 0].tolist()
+        why = f"column {still[0]} is constant" if still else f"{len(rows)} rows span {s.rank} of {dim} dimensions"
+        raise ValueError(f"the covariance is singular ({why}); whitening needs a shrinkage above 0 here.")
+    raised = s.values + ridge * s.scale
+    return Similarity(kind, s.mean, s.axes / raised.sqrt(), s.rank, float(raised[0] / raised[-1]))
+
+
+def leave_one_out(rows: Tensor, mixture: Tensor, grid: Sequence[float] = GRID) -> tuple[float, Tensor]:
+    """The ridge under which the anchors' weights are predicted best at rows left out, and how well.
+
+    With anchors ``mixture @ rows`` and the covariance of the same rows, WIP is a ridge regression of the weights of
+    the anchors on the row, times K - 1: a good ridge is one that predicts weights of rows it has not seen. In closed
+    form, by leverages; no labels and no second space.
+
+    Parameters
+    ----------
+    rows : (K, d). mixture : (m, K), rows that sum to 1.
+
+    Returns
+    -------
+    The ridge of the grid, and R^2 (m,) float64 of each anchor at it: about 0, or below, for an anchor that cannot be
+    told from the row, as a single random row mostly is. Uniform weights have R^2 0.
+    """
+    s = spectrum(rows)
+    count = len(rows)
+    u = (rows.double() - s.mean) @ s.axes / (s.values * (count - 1)).sqrt()  # (K, r), orthonormal columns
+    weights = mixture.double().T - 1 / count
+    norm = torch.linalg.vector_norm(weights, dim=0)
+    weights = weights / norm.clamp_min(TINY)
+    inner = u.T @ weights
+    best: tuple[float, Tensor] | None = None
+    for ridge in grid:
+        share = s.values / (s.values + ridge * s.scale)
+        leverage = (u**2 @ share + 1 / count).clamp_max(1 - 1e-9)
+        error = (weights - u @ (share[:, None] * inner)) / (1 - leverage)[:, None]
+        fitted = torch.where(norm > 1e-12, 1 - (error**2).sum(0), 0.0)
+        if best is None or fitted.mean() > best[1].mean():
+            best = (ridge, fitted)
+    return best

@@ -1,0 +1,226 @@
+"""Similarities against their definitions, and what each of them does not see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
+
+from relcore.ops.relative import Moments
+from relcore.ops.similarity import KINDS, fit, leave_one_out, ridge_of, spectrum
+
+
+def rows(n: int, d: int, seed: int, dtype=torch.float64) -> torch.Tensor:
+    g = torch.Generator().manual_seed(seed)
+    return (torch.randn(n, d, generator=g, dtype=torch.float64) @ torch.randn(d, d, generator=g).double() + 2).to(dtype)
+
+
+def mix(m: int, count: int) -> torch.Tensor:
+    """Weights of m anchors, far from even."""
+    w = torch.rand(m, count, generator=torch.Generator().manual_seed(1), dtype=torch.float64) ** 4
+    return w / w.sum(1, keepdim=True)
+
+
+def affine(d: int, condition: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """An invertible map of a condition number, singular values spread evenly on a log scale, and a shift."""
+    g = torch.Generator().manual_seed(seed)
+    q1, q2 = (torch.linalg.qr(torch.randn(d, d, generator=g, dtype=torch.float64))[0] for _ in range(2))
+    values = torch.logspace(0, float(np.log10(condition)), d, dtype=torch.float64)
+    return q1 * values @ q2, 5 * torch.randn(d, generator=g, dtype=torch.float64)
+
+
+def test_each_kind_is_what_it_says():
+    support, v, a = rows(60, 6, 0), rows(40, 6, 1), rows(9, 6, 2)
+    mean, cov = support.mean(0).numpy(), np.cov(support.numpy().T)
+    x, y = v.numpy(), a.numpy()
+    moment = support.numpy().T @ support.numpy() / 60
+    values, vectors = np.linalg.eigh(moment)
+    half = (vectors * (values + 0.3 * values.mean()) ** -0.75) @ vectors.T
+    wanted = {
+        "cosine": cosine_similarity(x, y),
+        "centred": cosine_similarity(x - mean, y - mean),
+        "euclidean": -euclidean_distances(x, y),
+        "wip": (x - mean) @ np.linalg.inv(cov + 0.3 * np.trace(cov) / 6 * np.eye(6)) @ (y - mean).T,
+        "gamma": x @ half @ y.T,
+    }
+    assert set(wanted) == set(KINDS)
+    for kind, want in wanted.items():
+        found = fit(kind, support, ridge=0.3, gamma=1.5)
+        out = found(v, a)
+        assert out.dtype == torch.float32 and out.shape == (40, 9)
+        np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+        np.testing.assert_array_equal(out, found(v, a, block=7))  # chunks change nothing
+        np.testing.assert_allclose(found(v[3:4], a)[0], out[3], rtol=1e-5, atol=1e-6)  # one row as among others
+
+
+def test_affine_maps_are_the_similarities_or_the_cosines_times_the_norm():
+    support, v, a = rows(60, 6, 0), rows(40, 6, 1), rows(9, 6, 2)
+    for kind in ("cosine", "centred", "wip", "gamma"):
+        s = fit(kind, support, ridge=0.1)
+        shift, matrix = s.affine(a)
+        out = (v - shift) @ matrix
+        if s.is_cosine:
+            out = out / (v - shift).norm(dim=1, keepdim=True)
+        np.testing.assert_allclose(out, s(v, a), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ValueError, match="no linear function"):
+        fit("euclidean", support).affine(a)
+
+
+def test_gamma_has_the_cosines_of_the_profile_of_both_sides():
+    support, v = rows(50, 6, 0, torch.float32), rows(30, 6, 1, torch.float32)
+    profile = Moments(support, support).profile(1.5, 0.7)
+    one = fit("gamma", support, gamma=1.5, ridge=0.7)(v, support)
+    np.testing.assert_allclose(cosine_similarity(one), cosine_similarity(v @ profile.map_x), atol=1e-4)
+
+
+@pytest.mark.parametrize("condition", [1.0, 10.0, 100.0, 1e4])
+def test_without_a_ridge_wip_sees_no_affine_map(condition):
+    """The paper's invariance, exact: nothing of an invertible map of rows, support and anchors is left."""
+    support, v, mixture = rows(80, 12, 0), rows(30, 12, 1), mix(7, 80)
+    linear, shift = affine(12, condition, 3)
+    sides = [(support, v), (support @ linear + shift, v @ linear + shift)]
+    # not in float32, the type of what is returned: in the coordinates themselves
+    one, other = (fit("wip", s) for s, _ in sides)
+    a, b = (f.white(r) @ f.white(mixture @ s).T for f, (s, r) in zip((one, other), sides, strict=True))
+    assert float((a - b).norm() / a.norm()) < 1e-14 * condition**2 + 1e-10
+    torch.testing.assert_close(*(fit("wip", s)(r, mixture @ s) for s, r in sides), rtol=1e-5, atol=1e-6)
+
+
+def drift(condition: float, shrinkage: float) -> float:
+    """Squared difference between a space and its affine copy over the variance of the similarities."""
+    support, v, mixture = rows(80, 12, 0), rows(200, 12, 1), mix(7, 80)
+    linear, shift = affine(12, condition, 3)
+    a, b = (
+        fit("wip", s, ridge=ridge_of(shrinkage))(r, mixture @ s).double()
+        for s, r in ((support, v), (support @ linear + shift, v @ linear + shift))
+    )
+    return float(((a - b) ** 2).mean() / a.var(0).mean())
+
+
+def test_a_ridge_breaks_the_invariance_the_more_the_less_even_the_map():
+    assert drift(1, 0.1) < 1e-10  # rotation and shift
+    assert 1e-10 < drift(3, 0.01) < drift(10, 0.01) < drift(100, 0.01)
+    assert drift(10, 1e-6) < drift(10, 1e-4) < drift(10, 1e-2)
+    assert drift(100, 0.01) > 0.05  # "slightly", as the paper has it, this is not
+
+
+@pytest.mark.parametrize("kind", ["cosine", "centred", "euclidean", "wip", "gamma"])
+def test_rotation_shift_and_scale_as_far_as_each_kind_ignores_them(kind):
+    support, v, mixture = rows(80, 8, 0), rows(30, 8, 1), mix(5, 80)
+    turn = torch.linalg.qr(rows(8, 8, 9))[0]
+    scale = 1.0 if kind == "euclidean" else 3.7
+    shift = 0.0 if kind in ("cosine", "gamma") else 4.0
+    out = [
+        fit(kind, s, ridge=0.2)(r, mixture @ s)
+        for s, r in ((support, v), (scale * support @ turn + shift, scale * v @ turn + shift))
+    ]
+    factor = scale if kind == "gamma" else 1.0  # gamma 1: |v| |a| / |v|
+    torch.testing.assert_close(factor * out[0], out[1], rtol=1e-4, atol=1e-4)
+
+
+def test_wip_is_a_regression_of_the_weights_of_the_anchors():
+    """WIP = (K - 1) times what least squares, or a ridge, predicts of the centred weights (param.md, 1.7)."""
+    support, v = rows(70, 9, 0), rows(30, 9, 1)
+    mixture = mix(6, 70)
+    target = (mixture.T - 1 / 70).numpy()
+    plain = LinearRegression().fit(support, target).predict(v)
+    np.testing.assert_allclose(fit("wip", support)(v, mixture @ support), 69 * plain, rtol=1e-4, atol=1e-5)
+    s = spectrum(support)
+    with_ridge = Ridge(alpha=0.2 * s.scale * 69).fit(support, target).predict(v)
+    np.testing.assert_allclose(
+        fit("wip", support, ridge=0.2)(v, mixture @ support), 69 * with_ridge, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_directions_the_support_has_no_part_in_change_nothing():
+    """Fewer rows than dimensions: what is left out of the metric has no product with a mixture of the rows."""
+    support, v = rows(10, 25, 0), rows(30, 25, 1)
+    mixture = mix(4, 10)
+    cov = np.cov(support.numpy().T)
+    full = np.linalg.inv(cov + 0.05 * np.trace(cov) / 25 * np.eye(25))
+    centred = (v - support.mean(0)).numpy()
+    want = centred @ full @ (mixture @ support - support.mean(0)).numpy().T
+    s = fit("wip", support, ridge=0.05)
+    assert s.rank == 9 and s.root.shape == (25, 9)
+    np.testing.assert_allclose(s(v, mixture @ support), want, rtol=1e-4, atol=1e-4)
+
+
+def test_the_spectrum_is_that_of_numpy_either_way():
+    for count in (8, 50):
+        v = rows(count, 20, 4)
+        s = spectrum(v)
+        want = np.linalg.eigvalsh(np.cov(v.numpy().T))[::-1][: s.rank]
+        assert s.rank == min(count - 1, 20)
+        np.testing.assert_allclose(s.values, want, rtol=1e-8, atol=1e-8 * want[0])
+        np.testing.assert_allclose(s.axes.T @ s.axes, np.eye(s.rank), atol=1e-8)
+        assert s.scale == pytest.approx(np.trace(np.cov(v.numpy().T)) / 20)
+
+
+def test_leave_one_out_is_that_of_refitting_without_each_row():
+    v = rows(30, 6, 5)
+    mixture = mix(3, 30)
+    ridge, found = leave_one_out(v, mixture, [0.05])
+    target = mixture.T.numpy()
+    alpha = 0.05 * spectrum(v).scale * 29
+    errors = [
+        Ridge(alpha=alpha).fit(np.delete(v.numpy(), i, 0), np.delete(target, i, 0)).predict(v[i : i + 1].numpy())[0]
+        - target[i]
+        for i in range(30)
+    ]
+    want = 1 - (np.array(errors) ** 2).sum(0) / ((target - target.mean(0)) ** 2).sum(0)
+    assert ridge == 0.05
+    # the mean is the hat matrix' own: leaving a row out moves it, which the leverage 1/K accounts for
+    np.testing.assert_allclose(found, want, atol=1e-6)
+
+
+def test_leave_one_out_tells_what_can_be_predicted():
+    v = rows(300, 6, 6)
+    sides = torch.stack([(v[:, 0] > v[:, 0].median()).double(), (v[:, 0] <= v[:, 0].median()).double()])
+    shared = sides / sides.sum(1, keepdim=True)
+    single = torch.zeros(2, 300, dtype=torch.float64)
+    single[[0, 1], [10, 20]] = 1
+    assert float(leave_one_out(v, shared)[1].mean()) > 0.4
+    assert float(leave_one_out(v, single)[1].mean()) < 0.1
+    uniform = torch.full((1, 300), 1 / 300, dtype=torch.float64)
+    assert leave_one_out(v, uniform)[1].tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("change", "ridge", "message"),
+    [
+        (lambda v: v[:1], 0.1, "at least two rows"),
+        (lambda v: torch.cat([v, torch.full((1, 6), torch.nan)]), 0.1, "row 30 holds NaN"),
+        (lambda v: torch.ones(5, 6) * 0.1, 0.1, "all 5 rows are alike"),
+        (lambda v: v[:6], 0.0, "6 rows span 5 of 6 dimensions"),
+        (lambda v: torch.cat([v[:, :5], torch.full((30, 1), 0.1)], 1), 0.0, "column 5 is constant"),
+        (lambda v: torch.cat([v[:, :5], v[:, :1]], 1), 0.0, "30 rows span 5 of 6 dimensions"),
+    ],
+)
+def test_rows_without_a_covariance_to_invert_are_refused_in_words(change, ridge, message):
+    with pytest.raises(ValueError, match=message):
+        fit("wip", change(rows(30, 6, 0, torch.float32)), ridge=ridge)
+
+
+def test_a_constant_column_needs_a_ridge_and_then_has_no_part():
+    v = torch.cat([rows(30, 5, 0), torch.full((30, 1), 0.1, dtype=torch.float64)], 1)
+    mixture = mix(3, 30)
+    s = fit("wip", v, ridge=0.01)
+    assert s.rank == 5
+    moved = v.clone()
+    moved[:, 5] += 1
+    torch.testing.assert_close(s(v, mixture @ v), s(moved, mixture @ v))
+
+
+def test_a_row_of_norm_0_has_cosine_0():
+    v = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    assert fit("cosine", v)(v, v).tolist()[0] == [0.0, 0.0]
+    assert fit("centred", torch.tensor([[1.0, 1.0], [3.0, 3.0]]))(torch.tensor([[2.0, 2.0]]), v).tolist() == [[0, 0]]
+
+
+def test_unknown_kinds_and_shrinkages_are_refused():
+    with pytest.raises(ValueError, match="no similarity 'dot'; choose one of cosine"):
+        fit("dot", rows(5, 3, 0))
+    with pytest.raises(ValueError, match="shrinkage is 1"):
+        ridge_of(1)
