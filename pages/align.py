@@ -117,9 +117,7 @@ def press(s: state.State, method: Method, steps, seed: int, folds: int, queue: b
 
 def without_seeds() -> str:
     free = [methods.method_class(n).title for n in methods.REGISTRY if methods.method_class(n).needs.min_seeds == 0]
-    if free:
-        return f"Without seeds you can run {', '.join(free)}."
-    return "No method here runs without seeds yet; add pairs on the Seeds page (by name, from a file or by hand)."
+    return f"Without seeds you can run {', '.join(free)}; or add pairs on the Seeds page."
 
 
 def cost_line(method: Method, sizes: tuple[int, ...], folds: int) -> str:
@@ -127,7 +125,7 @@ def cost_line(method: Method, sizes: tuple[int, ...], folds: int) -> str:
     memory = f"about {cost.memory / 1e6:,.0f} MB"
     if cost.seconds is None:
         return f"Cost: {memory}"
-    check = cost.seconds * folds if sizes[-1] >= 6 else 0
+    check = (cost.seconds if cost.check is None else cost.check) * folds if sizes[-1] >= 6 else 0
     return f"Cost: {memory}, about {seconds(cost.seconds)}" + (
         f", and {seconds(check)} for the held-out seed check" if check else ""
     )

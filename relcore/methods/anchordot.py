@@ -547,11 +547,14 @@ class AnchorDOT(Method):
         memory += 4.0 * n * m if held else 0.0
         memory += {"profile": 0.0, "fused": 104.0}.get(self.cost, 36.0) * n * m
         seconds = costs.transport(n, m, min(n, m) if dense else width, TRANSPORT_STEPS, held)
+        check = costs.product(n, 1, dx * width) + costs.product(m, 1, dy * width)
         if self.select != "no" and seeds >= ENOUGH and not (dense and self.cost != "fused"):
             k, j = (min(rows, self.select_rows) + seeds // 10 for rows in (n, m))
             cells = [len(etas) for *_, etas in self._grid()]
             each = costs.transport(k, j, width, TRANSPORT_STEPS, True)
-            seconds += sum(cells) * each + 3 * len(cells) * costs.decomposition(dx, dy)
+            decompositions = 3 * len(cells) * costs.decomposition(dx, dy)
+            seconds += sum(cells) * each + decompositions
+            check += len(cells) * each + decompositions
         if self.student != "none":
             hidden = self.hidden if self.student == "mlp" else 0
             width = self.width if self.start == "random" or self.mode == "paper" else width
@@ -564,7 +567,7 @@ class AnchorDOT(Method):
             seconds += 0.5e-9 * n * m * seeds
         if self.cost == "fused":
             seconds += FUSED_TURNS * (2e-10 * n * m * (n + m) + costs.transport(n, m, min(n, m), TRANSPORT_STEPS, held))
-        return Cost(memory=memory, seconds=seconds)
+        return Cost(memory=memory, seconds=seconds, check=check)
 
 
 # ---------------------------------------------------------------------------------------------------------- the pieces

@@ -178,10 +178,14 @@ def mapped(v: Tensor, how: Tensor | Callable[[Tensor], Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run is expected to take: bytes at the peak and seconds on this machine (None: not known)."""
+    """What a run is expected to take: bytes at the peak and seconds on this machine (None: not known).
+
+    ``check`` is what one fit of the held-out check takes (``check_steps``); None: as long as the fit itself.
+    """
 
     memory: float
     seconds: float | None = None
+    check: float | None = None
 
 
 @dataclass(frozen=True)

@@ -380,3 +380,9 @@ def test_a_selection_that_does_not_converge_is_told(data):
     x, y, seeds, _ = data
     run = fitted(x, y, seeds, student="none", iterations=1, tolerance=1e-8)
     assert "18 of 18 transports of the selection did not converge in 1 iterations" in said(run)
+
+
+def test_the_check_is_told_as_what_it_takes_not_as_whole_fits():
+    """It leaves out transport and student, which are most of a fit."""
+    cost = method("anchordot").estimate(1050, 1050, 256, 384, 200)
+    assert 0 < cost.check < cost.seconds / 5
