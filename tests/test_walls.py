@@ -23,7 +23,7 @@ FLOORS = (
     ("metrics", "methods", "preprocess"),
     ("samples", "loading"),
     ("seeds", "formats", "store", "projection"),
-    ("space", "ops", "memory"),
+    ("space", "ops", "memory", "parallel"),
     ("errors",),
 )
 FLOOR = {room: i for i, rooms in enumerate(FLOORS) for room in rooms}
@@ -120,7 +120,7 @@ LIGHT = [
     "relcore",
     *(
         f"relcore.{room}"
-        for room in ("methods", "jobs", "runs", "store", "loading", "formats", "seeds", "projection", "cli")
+        for room in ("methods", "jobs", "runs", "store", "loading", "formats", "seeds", "projection", "parallel", "cli")
     ),
 ]
 
@@ -131,7 +131,8 @@ def test_what_the_server_imports_is_light(module):
     code = (
         f"import sys, {module}; from relcore import methods;"
         "[methods.method_class(n) for n in methods.REGISTRY];"
-        "print([m for m in ('torch', 'sklearn', 'ot', 'umap', 'streamlit', 'plotly') if m in sys.modules])"
+        "heavy = ('torch', 'sklearn', 'ot', 'umap', 'streamlit', 'plotly', 'joblib', 'distributed');"
+        "print([m for m in heavy if m in sys.modules])"
     )
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
