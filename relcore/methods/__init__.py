@@ -13,6 +13,7 @@ REGISTRY = {
     "ao": "anchor_optimization:AnchorOptimization",
     "anchordot": "anchordot:AnchorDOT",
     "contrastive": "contrastive:Contrastive",
+    "hga": "hga:HGA",
     "procrustes": "procrustes:Procrustes",
     "relative": "relative:Relative",
 }

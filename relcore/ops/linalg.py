@@ -76,3 +76,18 @@ def procrustes_of(cross: Tensor) -> tuple[Tensor, int]:
     """
     u, s, vt = torch.linalg.svd(cross.double(), full_matrices=False)
     return (u @ vt).float(), int((s > 1e-7 * s[0]).sum())
+
+
+def polar(m: Tensor, proper: Tensor | None = None) -> Tensor:
+    """Orthogonal, or semi-orthogonal, factors of a batch of matrices (b, p, q), float32: the maps nearest to them.
+
+    Parameters
+    ----------
+    proper : () +1 or -1, the determinant square factors must have: the direction of the smallest singular value is
+        turned where it is the other (Umeyama 1991). None leaves it open.
+    """
+    u, _, vt = torch.linalg.svd(m, full_matrices=False)
+    if proper is not None:
+        sign = torch.linalg.det(u) * torch.linalg.det(vt) * proper
+        u = torch.cat([u[:, :, :-1], u[:, :, -1:] * sign.sign()[:, None, None]], 2)
+    return u @ vt
