@@ -26,10 +26,12 @@ from typing import TYPE_CHECKING, Any
 from relcore import __version__
 from relcore.errors import InputError, RunFailed
 from relcore.formats.base import brief
+from relcore.parallel import Stopper
 from relcore.space import Refused
 from relcore.worker import jsonable
 
 if TYPE_CHECKING:
+    from relcore.experiments import Kept
     from relcore.runs import Run
     from relcore.seeds import Pairing
     from relcore.space import LoadReport, Pair, Pairs, Space
@@ -89,11 +91,11 @@ class Heartbeat:
                 tell(f"{self._text} ({time.monotonic() - self._since:.0f} s)")
 
 
-class Interrupt:
+class Interrupt(Stopper):
     """While active, Ctrl-C and SIGTERM ask for an end at the next step; a second one does not wait for it."""
 
     def __init__(self) -> None:
-        self.asked = False
+        super().__init__()
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
@@ -108,8 +110,8 @@ class Interrupt:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
-        self.asked = True
-        tell("stopping at the next step; once more to stop at once")
+        tell("stopping" if self.waits else "stopping at the next step; once more to stop at once")
+        self.ask()
 
 
 class Parser(argparse.ArgumentParser):
@@ -574,6 +576,69 @@ def evaluate(run: Run, k: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
     return len(scored), retrieval.retrieval(x, y, scored, at=k) | metrics
 
 
+# ---------------------------------------------------------------------- sweep
+
+
+def run_sweep(args: argparse.Namespace) -> int:
+    """``sweep CONFIG``. JSON: ``name, folder, status, message, cells, done, failed, kept_before, seconds, rows[{key,
+    label, method, params, seeds, corruption, seed, seconds, error | verdict, wrong_seeds, mrr x_to_y, stitching x_to_y,
+    score, ...}]``."""
+    from relcore import experiments
+
+    started = time.monotonic()
+    with Heartbeat() as beat, Interrupt() as interrupt:
+        beat.says("reading the data")
+        kept = experiments.create(experiments.read(args.config), jobs=args.jobs, scheduler=args.scheduler)
+        before = None
+        for p in experiments.execute(kept, interrupt):
+            if before is None:
+                before = p.iteration
+                tell(f"{kept.folder}: {p.total:,} cells" + (f", {before:,} done before" if before else ""))
+            beat.says(f"{p.iteration:,} of {p.total:,} cells done")
+    rows, cells = list(kept.wanted().values()), kept.sweep.cells()
+    failed = [row for row in rows if row.get("error")]
+    record = {
+        "name": kept.record["name"],
+        "folder": str(kept.folder),
+        "status": kept.status,
+        "message": kept.record["message"],
+        "cells": len(cells),
+        "done": len(rows) - len(failed),
+        "failed": len(failed),
+        "kept_before": before or 0,
+        "seconds": round(time.monotonic() - started, 3),
+        "rows": [row | {"label": cells[row["key"]][0].label} for row in rows],
+    }
+    if args.json:
+        print_json(record)
+    else:
+        print_sweep(record, kept)
+    return DONE if kept.status == "done" and record["done"] else FAILED
+
+
+def print_sweep(record: dict[str, Any], kept: Kept) -> None:
+    """The mean of each figure over the random seeds, a line a method, budget and share; then what failed."""
+    from relcore import experiments
+
+    table = kept.table()
+    figures = [c for c in experiments.columns(table) if "r@" not in c and c != "restarts"] if record["done"] else []
+    if figures:
+        means = [experiments.bands(table, c, "corruption").set_index(["label", "seeds", "corruption"]) for c in figures]
+        lines = [("", "seeds", "wrong", "n", *figures)]
+        for (label, budget, share), row in means[0].sort_index().iterrows():
+            values = [m["mean"].get((label, budget, share)) for m in means]
+            numbers = ["" if v is None else f"{v:.4g}" for v in values]
+            lines.append((label, f"{budget:,}", f"{share:.0%}", str(int(row["n"])), *numbers))
+        print_table(lines)
+    for row in [r for r in record["rows"] if r.get("error")][:PROBLEMS_SHOWN]:
+        cell = f"{row['label']}, {row['seeds']:,} seeds, {row['corruption']:.0%}, seed {row['seed']}"
+        say(f"failed     {cell}: {row['error']}")
+    if record["failed"] > PROBLEMS_SHOWN:
+        say(f"failed     and {record['failed'] - PROBLEMS_SHOWN:,} more; --json lists them all")
+    done = f"{record['done']:,} of {record['cells']:,} cells done, {record['failed']:,} failed"
+    say(f"{record['status']:10} {done}; {kept.folder}" + (f": {record['message']}" if record["message"] else ""))
+
+
 # ---------------------------------------------------------------------- front
 
 
@@ -613,6 +678,13 @@ def add_load_options(p: argparse.ArgumentParser, sides: dict[str, str]) -> None:
     help = "rows that repeat a name (default: first for word vectors, else all)"
     p.add_argument("--duplicates", choices=("first", "all"), help=help)
     p.add_argument("--fold-case", action="store_true", help="keep the first of names that differ in case only")
+
+
+def add_spread_options(p: argparse.ArgumentParser, what: str) -> None:
+    help = f"processes on this machine for the {what}; the results do not depend on it (default 1)"
+    p.add_argument("--jobs", type=whole_number, default=1, metavar="N", help=help)
+    help = f"a Dask scheduler (tcp://host:port), whose workers do the {what} instead"
+    p.add_argument("--scheduler", default="", metavar="ADDRESS", help=help)
 
 
 def parser() -> Parser:
@@ -659,6 +731,10 @@ def parser() -> Parser:
         "--folds", type=count, default=3, help="parts of the seeds held out in turn as a check; 0 for none (default 3)"
     )
     p.add_argument("--out", type=Path, metavar="DIR", help="keep the run in this folder")
+
+    p = command("sweep", run_sweep, "run a table of alignments; started again, it goes on where it was")
+    p.add_argument("config", metavar="CONFIG", help="a TOML file, or the name of a sweep that comes with Relcore")
+    add_spread_options(p, "cells")
 
     p = command("evaluate", run_evaluate, "score a kept run: retrieval, hubness, health")
     p.add_argument("run", type=Path, metavar="RUN", help="folder of the run")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relcore import runs
+from relcore import experiments, runs
 from relcore.errors import InputError
 
 ACTIVE = runs.ACTIVE
@@ -79,6 +79,17 @@ class JobSnapshot:
     @property
     def active(self) -> bool:
         return self.status in ACTIVE
+
+
+def kept(folder: Path) -> runs.Run | experiments.Kept:
+    """What a folder holds.
+
+    Raises
+    ------
+    InputError
+        Neither a run nor a sweep.
+    """
+    return experiments.Kept.load(folder) if experiments.is_sweep(folder) else runs.Run.load(folder)
 
 
 class Curve:
@@ -336,7 +347,8 @@ class JobManager:
     # ---------------------------------------------------------------- for the pages
 
     def submit(self, folder: str | Path, owner: str = "") -> Job:
-        """Queue the run in a folder written by :func:`relcore.runs.create`.
+        """Queue the run in a folder written by :func:`relcore.runs.create`, or the sweep of
+        :func:`relcore.experiments.create`.
 
         Raises
         ------
@@ -344,7 +356,7 @@ class JobManager:
             The folder holds no run that waits, it is already under way, or the manager is closed.
         """
         folder = Path(folder).resolve()
-        run = runs.Run.load(folder)
+        run = kept(folder)
         with self._changed:
             if self._closed:
                 raise InputError("the job manager is closed; start the app again.")
@@ -546,7 +558,7 @@ class JobManager:
     def _settle(self, job: Job, status: str, message: str) -> None:
         """Give a job without a living worker its last status, in its folder too."""
         with contextlib.suppress(InputError, OSError):  # the folder may be gone; the job must end all the same
-            run = runs.Run.load(job.folder)
+            run = kept(job.folder)
             if run.status == "done" or (run.status == "cancelled" and status != "cancelled"):
                 status, message = run.status, run.record.get("message", "")  # it had finished before it died
             else:

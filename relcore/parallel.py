@@ -28,6 +28,36 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 CONNECT_SECONDS = 10  # to reach a scheduler, and to wait for its first worker
 
 
+class Stopped(BaseException):
+    """Raised in who waits when a :class:`Stopper` is asked to stop. No Exception: no task may take it for its own."""
+
+
+class Stopper:
+    """Lets a signal end a wait at once, and otherwise waits itself until what is under way is done.
+
+    A signal handler calls :meth:`ask`; the main thread does what may be broken off inside :meth:`waiting`.
+    """
+
+    def __init__(self) -> None:
+        self.asked = self.waits = False
+
+    def ask(self) -> None:
+        self.asked = True
+        if self.waits:
+            self.waits = False
+            raise Stopped
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        self.waits = True
+        try:
+            if self.asked:
+                raise Stopped
+            yield
+        finally:
+            self.waits = False
+
+
 @dataclass(frozen=True)
 class Lost:
     """In the place of a result: the workers that ran the task died, each time it was tried."""

@@ -104,10 +104,11 @@ class Fit:
     restarts : (iteration, :class:`Restarts`) of every step that told of restarts.
     references : live figures of the seed baseline and the ground-truth anchors, where they exist.
     fixed_map : (rows, 2) map of the side that does not move, from the first snapshot on.
+    watched : whether figures and maps are made on the way; without, the alignment is the same, and comes sooner.
     """
 
-    def __init__(self, pair: Pair, task: Task):
-        self.pair, self.task = pair, task
+    def __init__(self, pair: Pair, task: Task, watched: bool = True):
+        self.pair, self.task, self.watched = pair, task, watched
         self.device = pick_device(task.device)
         x, y = pair.x, pair.y
         task.method.check(len(x), len(y), x.dim, y.dim, len(task.seeds))
@@ -126,7 +127,7 @@ class Fit:
         self.frames = 0
         self.started = time.monotonic()
         self._watch = self._watched_rows()
-        self.references = self._live_references()
+        self.references = self._live_references() if watched else {}
 
     # ---------------------------------------------------------------- the run
 
@@ -156,6 +157,7 @@ class Fit:
             metrics, frame = dict(step.metrics), None
             if step.snapshot is not None:
                 self.snapshot = step.snapshot
+            if step.snapshot is not None and self.watched:
                 every = max(1, step.total // WATCHED_STEPS)
                 if step.iteration - watched >= every or step.iteration in (1, step.total):
                     watched = step.iteration

@@ -105,7 +105,7 @@ class Run:
         if not isinstance(record, dict) or "status" not in record or "method" not in record:
             raise InputError(f"{path}: is not the record of a run; give the folder of a run.")
         run = cls(Path(folder), record)
-        if run.active and not _alive(record.get("process")):
+        if run.active and not alive(record.get("process")):
             before = "that had queued it" if run.status == "queued" else "that ran it"
             run.mark("failed", message=f"the process {before} is gone; kept is what was written before")
         return run
@@ -326,7 +326,7 @@ def create(
             "seeds": len(seeds),
             **sides,
             "status": "queued",
-            "process": _this_process(),
+            "process": this_process(),
             "message": "",
             "notes": list(notes),
             "versions": versions(),
@@ -350,7 +350,7 @@ def execute(run: Run, pair: Pair | None = None) -> Generator[StoredProgress, Non
     """
     from relcore.pipeline import Fit
 
-    run.update(status="running", message="", process=_this_process())
+    run.update(status="running", message="", process=this_process())
     fit = None
     try:
         fit = Fit(run.pair() if pair is None else pair, run.task())
@@ -489,7 +489,7 @@ def versions() -> dict[str, str]:
     return {"relcore": __version__, "python": platform.python_version()} | {n: metadata.version(n) for n in names}
 
 
-def _this_process() -> dict[str, int | str]:
+def this_process() -> dict[str, int | str]:
     return {"pid": os.getpid(), "started": _start_time(os.getpid())}
 
 
@@ -502,7 +502,7 @@ def _start_time(pid: int) -> str:
         return ""
 
 
-def _alive(process: dict | None) -> bool:
+def alive(process: dict | None) -> bool:
     if not process:
         return False
     try:

@@ -1,8 +1,9 @@
-"""``python -m relcore.worker``: one run in its own process, told on stdin, reporting in JSON lines on stdout.
+"""``python -m relcore.worker``: one run or sweep in its own process, told on stdin, reporting in JSON lines on stdout.
 
-The worker loads torch, says ``{"event": "ready"}`` and waits for one line ``{"folder": ...}``. Then it executes that
-run (:func:`relcore.runs.execute`), reports at most ten times a second, and ends with ``{"event": "done", "status":
-..., "message": ...}``. What the run found is in its folder, never in the messages.
+The worker loads torch, says ``{"event": "ready"}`` and waits for one line ``{"folder": ...}``. Then it executes what
+is there (:func:`relcore.runs.execute`, :func:`relcore.experiments.execute`), reports at most ten times a second, and
+ends with ``{"event": "done", "status": ..., "message": ...}``. What the run found is in its folder, never in the
+messages.
 
 SIGTERM cancels: the run stops at its next step and keeps what it has. A closed stdin says that the server is gone; it
 cancels as well, but the process is out within :data:`ORPHAN_GRACE` seconds whatever the step at hand takes.
@@ -24,6 +25,8 @@ import time
 import traceback
 from pathlib import Path
 from typing import IO, Any
+
+from relcore import parallel
 
 EVERY = 0.1  # seconds between two reports
 ORPHAN_GRACE = 1.0  # seconds a run without a server has to keep what it has
@@ -107,12 +110,12 @@ class Worker:
         self.report = Reporter(out)
         self.orders: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.busy = False
-        self.stop = False
+        self.stopper = parallel.Stopper()
 
     def on_signal(self, *_: Any) -> None:
         if not self.busy:
             sys.exit(0)
-        self.stop = True
+        self.stopper.ask()
 
     def watch_stdin(self) -> None:
         """Pass on the one line, then wait for the end: the server keeps its side open as long as it lives.
@@ -128,20 +131,24 @@ class Worker:
         if not self.busy:
             os._exit(0)
         signal.setitimer(signal.ITIMER_REAL, ORPHAN_GRACE)  # the kernel ends us then, however little we get to run
-        self.stop = True
+        self.stopper.asked = True  # not ask(), which would raise here and not where the run waits
 
     def execute(self, folder: str) -> None:
-        from relcore import runs
+        from relcore import experiments, runs
         from relcore.errors import RelcoreError
 
         self.busy = True
         try:
-            run = runs.Run.load(folder)
-            steps = runs.execute(run)
+            if experiments.is_sweep(folder):
+                run = experiments.Kept.load(folder)
+                steps = experiments.execute(run, self.stopper)
+            else:
+                run = runs.Run.load(folder)
+                steps = runs.execute(run)
             with contextlib.closing(steps):
                 for p in steps:
                     self.report.progress(p)
-                    if self.stop:
+                    if self.stopper.asked:
                         self.report.send("cancelling")
                         break
         except BrokenPipeError:  # the server is gone; leaving the loop has closed the run
@@ -208,6 +215,7 @@ def main() -> None:
     warm_up()
     worker.report.send("ready")
     worker.execute(json.loads(worker.orders.get())["folder"])
+    parallel.close()
     sys.stderr.flush()
     os._exit(0)  # all is written; taking torch down in good order would hold the place of the next job for seconds
 

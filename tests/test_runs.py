@@ -89,7 +89,7 @@ def test_a_run_whose_process_is_gone_is_read_as_failed():
     run = made()
     code = (
         "import sys; from relcore import runs; r = runs.Run.load(sys.argv[1]);"
-        "r.update(status='running', process=runs._this_process())"
+        "r.update(status='running', process=runs.this_process())"
     )
     subprocess.run([sys.executable, "-c", code, str(run.folder)], check=True)
     read = Run.load(run.folder)

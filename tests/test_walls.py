@@ -120,7 +120,19 @@ LIGHT = [
     "relcore",
     *(
         f"relcore.{room}"
-        for room in ("methods", "jobs", "runs", "store", "loading", "formats", "seeds", "projection", "parallel", "cli")
+        for room in (
+            "methods",
+            "jobs",
+            "runs",
+            "store",
+            "loading",
+            "formats",
+            "seeds",
+            "projection",
+            "parallel",
+            "experiments",
+            "cli",
+        )
     ),
 ]
 

@@ -1,0 +1,676 @@
+"""Sweeps: methods by seed budgets by corrupted shares by random seeds, a run each, gathered in one table.
+
+A sweep is a TOML file::
+
+    name = "corruption"                       # also of its folder
+    title = "Robust to wrong seeds"
+    description = "..."
+    preprocess = "center,unit"                # default
+    folds = 0                                 # default: no held-out check
+    seeds = [100, 1000]                       # budgets, drawn from the true pairs
+    corruption = [0, 0.5, 0.95]               # shares of the seeds given a partner of another class; default [0]
+    random_seeds = [0, 1, 2]                  # of every random choice; default [0]
+
+    [data]                                    # sample, or x and y with pair_by or pairs as of the align command
+    sample = "fashion"
+
+    [[methods]]
+    name = "hga"
+    label = "HGA"                             # default: the method's title
+    params = { mode = "paper" }               # default: none
+
+Each :class:`Cell` of it is one alignment, made by :func:`run_cell` in whatever process; its row of figures is appended
+to ``rows.jsonl`` in the sweep's folder as soon as it is there. A sweep that is started again makes the cells that are
+missing or failed. Importing this module loads no torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import fcntl
+import hashlib
+import json
+import os
+import re
+import time
+import tomllib
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relcore import __version__, formats, methods, parallel, samples, seeds, store
+from relcore.errors import InputError, RelcoreError
+from relcore.preprocess import DEFAULT, parse_steps
+from relcore.runs import ACTIVE, StoredProgress, alive, this_process
+from relcore.space import NO_LABEL, Pair, Pairs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SHIPPED = Path(__file__).resolve().parent / "sweeps"
+MOST_CELLS = 10_000
+WAYS = ("x_to_y", "y_to_x")
+SCORES = ("r@1", "r@10", "mrr")
+CONFIDENCE = ("score", "fit", "margin", "votes", "restarts")
+KEYS = {
+    *("name", "title", "description", "data", "methods", "seeds", "corruption", "random_seeds", "preprocess", "folds"),
+    "device",
+}
+LABELS = "stitching"  # figures that need labels begin so
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which two spaces, in words that a worker on another machine can follow.
+
+    Either ``sample``; or ``x`` and ``y``, files with ``pair_by`` (row, name or none) or a file of ``pairs``; or, with
+    ``kept``, references of the store (:mod:`relcore.store`) with the digest of kept ``pairs``.
+    """
+
+    sample: str = ""
+    x: str = ""
+    y: str = ""
+    x_labels: str = ""
+    y_labels: str = ""
+    pair_by: str = "row"
+    pairs: str = ""
+    kept: bool = False
+
+    def open(self) -> Pair:
+        """The pair; it stays in memory for the next cell.
+
+        Raises
+        ------
+        InputError
+            A file cannot be read, or nothing pairs the rows.
+        """
+        return _open(self)
+
+
+@lru_cache(maxsize=1)
+def _open(data: Data) -> Pair:
+    if data.sample:
+        return samples.open_sample(data.sample).pair
+    if data.kept:
+        (x, _), (y, _) = (store.get_space(reference) for reference in (data.x, data.y))
+        return Pair(x, y, store.get_pairs(data.pairs, len(x), len(y))[0] if data.pairs else None)
+    loaded = [formats.load(getattr(data, s), labels=getattr(data, f"{s}_labels") or None) for s in "xy"]
+    (x, report_x), (y, report_y) = loaded
+    if data.pairs:
+        found = seeds.read_pairing(Path(data.pairs), x, y, report_x, report_y)
+    else:
+        found = seeds.pairing(x, y, data.pair_by, report_x=report_x, report_y=report_y)
+    if not found.pairs and (data.pairs or data.pair_by != "none"):
+        why = found.problems[0] if found.problems else "no row has a partner"
+        raise InputError(f"the rows of {data.x} and {data.y} could not be paired ({why}); give pair_by or pairs.")
+    return Pair(x, y, found.pairs)
+
+
+Param = tuple[str, str | int | float | bool]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A method with its parameters, as a sweep names it."""
+
+    method: str
+    label: str
+    params: tuple[Param, ...] = ()
+
+    def build(self) -> methods.Method:
+        return methods.method(self.method, **dict(self.params))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One alignment of a sweep. A field added later must have a default, and changes no key where it keeps it."""
+
+    method: str
+    params: tuple[Param, ...] = ()
+    seeds: int = 0
+    corruption: float = 0.0
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Stable name: of what determines the result, with the parameters that were left to their defaults."""
+        told = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default}
+        told["params"] = methods.method(self.method, **dict(self.params)).params()
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to run. Cells go through the random seeds outermost, so that whole curves are there early."""
+
+    name: str
+    data: Data
+    entrants: tuple[Entrant, ...]
+    seeds: tuple[int, ...]
+    corruption: tuple[float, ...] = (0.0,)
+    random_seeds: tuple[int, ...] = (0,)
+    preprocess: tuple[str, ...] = DEFAULT
+    folds: int = 0
+    device: str = "cpu"
+    title: str = ""
+    description: str = ""
+
+    def cells(self) -> dict[str, tuple[Entrant, Cell]]:
+        """By key. Without seeds there is nothing to corrupt, so a budget of 0 has one cell for all shares."""
+        out = {}
+        for seed in self.random_seeds:
+            for budget in self.seeds:
+                for share in self.corruption if budget else (0.0,):
+                    for entrant in self.entrants:
+                        cell = Cell(entrant.method, entrant.params, budget, share, seed)
+                        out[cell.key] = (entrant, cell)
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        record = dataclasses.asdict(self)
+        record["methods"] = [{"name": e.method, "label": e.label, "params": dict(e.params)} for e in self.entrants]
+        del record["entrants"]
+        return json.loads(json.dumps(record | {"preprocess": ",".join(self.preprocess) or "none"}))
+
+    def on(self, data: Data) -> tuple[Sweep, list[str]]:
+        """The same on other data, without the budgets those cannot give; and a sentence on each thing left out."""
+        pair = data.open()
+        known = 0 if pair.truth is None else len(pair.truth)
+        fits = tuple(budget for budget in self.seeds if budget <= known)
+        if not fits:
+            raise InputError(
+                f"the sweep {self.name} wants {min(self.seeds):,} seeds or more, and {known:,} true pairs are known "
+                "here; pair more rows on the Data page, or sweep smaller budgets."
+            )
+        left = [budget for budget in self.seeds if budget > known]
+        notes = [f"{budget:,} seeds are left out: {known:,} true pairs are known here" for budget in left]
+        return dataclasses.replace(self, data=data, seeds=fits), notes
+
+    def check(self) -> Pair:
+        """Open the data and refuse what no cell could do.
+
+        Raises
+        ------
+        InputError
+        """
+        pair = self.data.open()
+        known = 0 if pair.truth is None else len(pair.truth)
+        if max(self.seeds) > known:
+            raise InputError(
+                f"{self.name}: seeds holds {max(self.seeds):,}, and {known:,} true pairs are known; ask for fewer, or "
+                "say how rows pair up."
+            )
+        for entrant in self.entrants:
+            for budget in self.seeds:
+                entrant.build().check(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget)
+        return pair
+
+    def seconds(self, skip: set[str] = frozenset()) -> float | None:
+        """What the cells but those of ``skip`` are expected to take, one after the other; None where a method does not
+        know."""
+        pair = self.data.open()
+        total = 0.0
+        for key, (entrant, cell) in self.cells().items():
+            if key in skip:
+                continue
+            cost = entrant.build().estimate(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, cell.seeds).seconds
+            if cost is None:
+                return None
+            total += cost * (1 + self.folds)
+        return total
+
+
+# ---------------------------------------------------------------- reading a sweep
+
+
+def read(config: str | Path) -> Sweep:
+    """A sweep from its TOML file, or a shipped one by its name.
+
+    Raises
+    ------
+    InputError
+        There is no such file, it is no TOML, or it asks for something unknown; says which key.
+    """
+    path = Path(config).expanduser()
+    if not path.exists() and path.name == str(config) and not path.suffix:
+        path = SHIPPED / f"{config}.toml"
+    try:
+        record = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{config}: there is no such file; give a TOML file, or one of {', '.join(sorted(shipped()))}."
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        raise InputError(f"{path}: cannot be read as TOML ({e}).") from None
+    return from_dict(record, str(path), path.parent)
+
+
+def shipped() -> dict[str, Path]:
+    """The sweeps that come with Relcore, and those a person put into ``sweeps`` under :func:`relcore.store.home`."""
+    own = (store.home() / "sweeps").glob("*.toml")
+    return {p.stem: p for p in (*sorted(own), *sorted(SHIPPED.glob("*.toml")))}
+
+
+def from_dict(record: dict[str, Any], source: str, folder: Path | None = None) -> Sweep:
+    """A sweep from what TOML gives; files of the data are looked for in ``folder``, then in the current one."""
+
+    def refuse(what: str, found: Any, wanted: str) -> InputError:
+        return InputError(f"{source}: {what} is {found!r}, wanted {wanted}.")
+
+    for key in record.keys() - KEYS:
+        raise InputError(f"{source}: there is no key {key!r}; a sweep has {', '.join(sorted(KEYS))}.")
+    name = record.get("name", "")
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", name):
+        raise refuse("name", name, "small letters, digits, - and _")
+
+    def numbers(key: str, kind: type, low: float, high: float, default: tuple) -> tuple:
+        values = record.get(key, list(default))
+        allowed = (int, float) if kind is float else (int,)
+        good = (
+            isinstance(values, list)
+            and values
+            and all(isinstance(v, allowed) and not isinstance(v, bool) and low <= v <= high for v in values)
+        )
+        if not good:
+            raise refuse(key, values, f"a list of numbers from {low:g} to {high:g}")
+        return tuple(dict.fromkeys(kind(v) for v in values))
+
+    budgets = numbers("seeds", int, 0, 10**8, ())
+    shares = numbers("corruption", float, 0, 1, (0.0,))
+    random_seeds = numbers("random_seeds", int, 0, 2**31 - 1, (0,))
+    data = _data_from(record.get("data"), source, folder)
+    entrants = _entrants_from(record.get("methods"), source)
+    folds = record.get("folds", 0)
+    if not isinstance(folds, int) or isinstance(folds, bool) or not (folds == 0 or 2 <= folds <= 20):
+        raise refuse("folds", folds, "0 or a whole number from 2 to 20")
+    for key in ("title", "description", "preprocess", "device"):
+        if not isinstance(record.get(key, ""), str):
+            raise refuse(key, record[key], "text")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", record.get("device", "cpu")):
+        raise refuse("device", record["device"], "auto, cpu, cuda or cuda:N")
+    sweep = Sweep(
+        name=name,
+        data=data,
+        entrants=entrants,
+        seeds=budgets,
+        corruption=shares,
+        random_seeds=random_seeds,
+        preprocess=parse_steps(record.get("preprocess", ",".join(DEFAULT))),
+        folds=folds,
+        device=record.get("device", "cpu"),
+        title=record.get("title", "") or name,
+        description=record.get("description", ""),
+    )
+    count = len(budgets) * len(shares) * len(random_seeds) * len(entrants)
+    if count > MOST_CELLS:
+        raise InputError(f"{source}: asks for {count:,} cells, wanted at most {MOST_CELLS:,}.")
+    return sweep
+
+
+def _data_from(record: Any, source: str, folder: Path | None) -> Data:
+    known = {f.name: f for f in dataclasses.fields(Data)}
+    if not isinstance(record, dict) or not record:
+        raise InputError(f'{source}: data is missing; wanted [data] with sample = "fashion", or with x and y.')
+    for key, value in record.items():
+        if key not in known:
+            raise InputError(f"{source}: data has no key {key!r}; it has {', '.join(known)}.")
+        if type(value) is not type(known[key].default):
+            raise InputError(f"{source}: data.{key} is {value!r}, wanted {type(known[key].default).__name__}.")
+    data = Data(**record)
+    if bool(data.sample) == bool(data.x or data.y) or bool(data.x) != bool(data.y):
+        raise InputError(f"{source}: data wants either sample, or x and y.")
+    if data.pair_by not in ("row", "name", "none"):
+        raise InputError(f"{source}: data.pair_by is {data.pair_by!r}, wanted row, name or none.")
+    if data.kept or data.sample:
+        return data
+    files = {p: v for p in ("x", "y", "x_labels", "y_labels", "pairs") if (v := getattr(data, p))}
+    where = [f.resolve() for f in (folder, Path.cwd()) if f is not None]
+    for place, spec in files.items():  # written out whole: cells may run elsewhere
+        found = next((f for f in where if formats.split_spec(str(f / spec))[0].exists()), None)
+        files[place] = spec if found is None else str(found / spec)
+    return dataclasses.replace(data, **files)
+
+
+def _entrants_from(record: Any, source: str) -> tuple[Entrant, ...]:
+    if not isinstance(record, list) or not record or not all(isinstance(r, dict) for r in record):
+        raise InputError(f'{source}: methods is missing; wanted [[methods]] with name = "procrustes".')
+    out = []
+    for r in record:
+        for key in r.keys() - {"name", "label", "params"}:
+            raise InputError(f"{source}: a method has no key {key!r}; it has name, label and params.")
+        name, params = r.get("name", ""), r.get("params", {})
+        if not isinstance(name, str) or not isinstance(params, dict):
+            raise InputError(f"{source}: wanted a method's name as text and its params as a table.")
+        try:
+            title = methods.method(name, **params).title
+        except InputError as e:
+            raise InputError(f"{source}: {e}") from None
+        out.append(Entrant(name, str(r.get("label", "")) or title, tuple(sorted(params.items()))))
+    labels = [e.label for e in out]
+    if len(set(labels)) < len(labels):
+        raise InputError(f"{source}: two methods have the same label; give each its own.")
+    return tuple(out)
+
+
+# ---------------------------------------------------------------- a cell
+
+
+def run_cell(task: tuple[dict[str, Any], dict[str, Any], tuple[str, str]]) -> dict[str, Any]:
+    """Make one alignment and return its figures; a fault is a figure too (``error``).
+
+    ``task`` is what determines it: the sweep as a dict, the fields of the :class:`Cell`, and the fingerprints that the
+    two sides must have here.
+    """
+    record, fields, fingerprints = task
+    started = time.monotonic()
+    try:
+        sweep = from_dict(record, "sweep")
+        params = tuple(tuple(p) for p in fields["params"])
+        figures = _figures(sweep, Cell(**fields | {"params": params}), fingerprints)
+    except RelcoreError as e:
+        figures = {"error": str(e)}
+    except Exception as e:  # a fault of one cell must not end the others
+        figures = {"error": f"{type(e).__name__}: {e}"}
+    return figures | {"seconds": round(time.monotonic() - started, 3)}
+
+
+def _figures(sweep: Sweep, cell: Cell, fingerprints: tuple[str, str]) -> dict[str, Any]:
+    from relcore.metrics import health, retrieval
+    from relcore.pipeline import Fit, Task
+
+    pair = sweep.data.open()
+    if (pair.x.fingerprint, pair.y.fingerprint) != tuple(fingerprints):
+        raise InputError("the data found where the cell ran are not those the sweep was started with; sweep anew.")
+    known = seeds.draw(pair.truth, cell.seeds, seed=cell.seed) if cell.seeds else Pairs.empty()
+    wrong = 0
+    if cell.corruption:
+        known, mask = seeds.corrupt(known, cell.corruption, pair.y.labels, len(pair.y), seed=cell.seed)
+        wrong = int(mask.sum())
+    method = methods.method(cell.method, **dict(cell.params))
+    task = Task(method, known, sweep.preprocess, seed=cell.seed, device=sweep.device, folds=sweep.folds)
+    fit = Fit(pair, task, watched=False)
+    for _ in fit.steps():
+        pass
+    a = fit.alignment
+    measured = health.measure(a.x, a.y, fit.folds, seeds=known, skipped=fit.held_out_skipped, confidence=a.confidence)
+    out: dict[str, Any] = {
+        "wrong_seeds": wrong,
+        "verdict": health.verdict(measured).level,
+        "mutual_rate": measured["mutual_rate"],
+        "converged": a.converged,
+        "steps": len(fit.history),
+    }
+    out |= {name: float(value) for name, value in (a.confidence or {}).items() if value is not None}
+    if fit.scored is not None and len(fit.scored):
+        found = retrieval.retrieval(a.x, a.y, fit.scored)
+        out |= {f"{score} {way}": found[way][score] for way in WAYS for score in SCORES} | {"scored": len(fit.scored)}
+    return out | _stitching(pair, a.x.numpy(), a.y.numpy())
+
+
+def _stitching(pair: Pair, x: Any, y: Any) -> dict[str, float]:
+    """Accuracy of a classifier trained on one side and read on the other; nothing where a side has no labels."""
+    from relcore.metrics import stitching
+
+    if pair.x.labels is None or pair.y.labels is None:
+        return {}
+    (x, label_x), (y, label_y) = (
+        (v[space.labels != NO_LABEL], space.labels[space.labels != NO_LABEL].astype(str))
+        for v, space in ((x, pair.x), (y, pair.y))
+    )
+    if min(len(set(label_x)), len(set(label_y))) < 2:
+        return {}
+    return {
+        f"{LABELS} x_to_y": stitching.stitch(x, label_x, y, label_y)["accuracy"],
+        f"{LABELS} y_to_x": stitching.stitch(y, label_y, x, label_x)["accuracy"],
+    }
+
+
+# ---------------------------------------------------------------- a sweep on disk
+
+
+@dataclass(eq=False)
+class Kept:
+    """The folder of a sweep: ``sweep.json`` (what, and what became of it) and ``rows.jsonl`` (a line a cell)."""
+
+    folder: Path
+    record: dict[str, Any] = field(repr=False)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Kept:
+        """
+        Raises
+        ------
+        InputError
+            If the folder holds no sweep, or an unreadable one.
+        """
+        path = Path(folder) / "sweep.json"
+        try:
+            record = json.loads(path.read_text())
+            kept = cls(Path(folder), record)
+            if kept.active and not alive(record["process"]):
+                kept.mark("failed", "the process that ran it is gone; the cells done before are kept")
+        except FileNotFoundError:
+            raise InputError(f"{folder}: no sweep here (sweep.json is missing); give the folder of a sweep.") from None
+        except (OSError, ValueError, KeyError, TypeError) as e:
+            raise InputError(f"{path}: cannot be read as the record of a sweep ({e}).") from None
+        return kept
+
+    @property
+    def status(self) -> str:
+        return self.record["status"]
+
+    @property
+    def active(self) -> bool:
+        return self.status in ACTIVE
+
+    @property
+    def sweep(self) -> Sweep:
+        return from_dict(self.record["sweep"], str(self.folder))
+
+    def update(self, **fields: Any) -> None:
+        self.record |= fields
+        store.write_json(self.folder / "sweep.json", self.record)
+
+    def mark(self, status: str, message: str = "") -> None:
+        self.update(status=status, message=message)
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """The last row of each cell, by key. A line that was being written when the machine stopped is no row."""
+        out = {}
+        with contextlib.suppress(FileNotFoundError), open(self.folder / "rows.jsonl", encoding="utf-8") as f:
+            for line in f:
+                with contextlib.suppress(ValueError):
+                    row = json.loads(line)
+                    out[row["key"]] = row
+        return out
+
+    def wanted(self) -> dict[str, dict[str, Any]]:
+        """:meth:`rows` of the cells that the sweep asks for now, in its order."""
+        rows = self.rows()
+        return {key: rows[key] for key in self.sweep.cells() if key in rows}
+
+    def table(self) -> pd.DataFrame:
+        """A row a finished or failed cell: label, seeds, corruption, seed, figures, ``error`` (empty if none)."""
+        import pandas as pd
+
+        labels = {key: entrant.label for key, (entrant, _) in self.sweep.cells().items()}
+        rows = [row | {"label": labels[key]} for key, row in self.wanted().items()]
+        first = ["label", "seeds", "corruption", "seed", "error"]
+        table = pd.DataFrame(rows, columns=None if rows else first)
+        if "error" not in table:
+            table["error"] = ""
+        table["error"] = table["error"].fillna("")
+        rest = [c for c in table.columns if c not in (*first, "key", "method", "params")]
+        return table[first + rest]
+
+
+def is_sweep(folder: str | Path) -> bool:
+    return (Path(folder) / "sweep.json").exists()
+
+
+def folder_of(sweep: Sweep, pair: Pair) -> Path:
+    """Where it is kept: by its name and what all its cells share, so that longer lists go on where shorter ended."""
+    shared = {
+        "x": pair.x.fingerprint,
+        "y": pair.y.fingerprint,
+        "labels": [_labels_digest(s.labels) for s in (pair.x, pair.y)],
+        "truth": "" if pair.truth is None else hashlib.sha256(pair.truth.array.tobytes()).hexdigest(),
+        "preprocess": sweep.preprocess,
+        "folds": sweep.folds,
+        "device": sweep.device,
+        "relcore": __version__,
+    }
+    digest = hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:8]
+    return store.home() / "sweeps" / f"{sweep.name}-{digest}"
+
+
+def _labels_digest(labels: Any) -> str:
+    return "" if labels is None else hashlib.sha256("\0".join(map(str, labels)).encode()).hexdigest()
+
+
+def find(sweep: Sweep) -> Kept | None:
+    """The sweep as it was kept; None when it was never begun on these data."""
+    folder = folder_of(sweep, sweep.data.open())
+    return Kept.load(folder) if is_sweep(folder) else None
+
+
+def create(sweep: Sweep, *, jobs: int = 1, scheduler: str = "") -> Kept:
+    """Write the folder of a sweep that waits to be executed; rows that are there already stay.
+
+    Raises
+    ------
+    InputError
+        No cell could be done so, or the sweep is under way.
+    """
+    pair = sweep.check()
+    folder = folder_of(sweep, pair)
+    folder.mkdir(parents=True, exist_ok=True)
+    if is_sweep(folder) and Kept.load(folder).active:
+        raise InputError(f"{folder}: this sweep is under way; watch it, or stop it first.")
+    kept = Kept(folder, {})
+    kept.update(
+        version=1,
+        name=sweep.name,
+        created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        sweep=sweep.to_dict(),
+        x=pair.x.fingerprint,
+        y=pair.y.fingerprint,
+        jobs=jobs,
+        scheduler=scheduler,
+        status="queued",
+        message="",
+        process=this_process(),
+    )
+    return kept
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time writes rows; the kernel forgets the lock of one that dies."""
+    with open(folder / "lock", "w") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"{folder}: another process is working on this sweep; wait for it, or stop it.") from None
+        yield
+
+
+def _append(path: Path, row: dict[str, Any]) -> None:
+    """A line, whole on disk before the next cell; after a broken line it begins a new one."""
+    with open(path, "ab+") as f:
+        if f.tell():
+            f.seek(-1, os.SEEK_END)
+            broken = f.read(1) != b"\n"
+        else:
+            broken = False
+        f.write(b"\n" * broken + json.dumps(row, allow_nan=False).encode() + b"\n")
+        f.flush()
+        os.fsync(f.fileno())
+
+
+def execute(kept: Kept, stopper: parallel.Stopper | None = None) -> Generator[StoredProgress, None, None]:
+    """Make the cells that are missing or failed, a progress for each. Closing it, or the stopper, ends it at once.
+
+    Raises
+    ------
+    InputError
+        After the folder is marked ``failed`` with the reason; the rows are kept.
+    """
+    stopper = stopper or parallel.Stopper()
+    started = time.monotonic()
+    try:
+        with _locked(kept.folder):
+            kept.update(status="running", message="", process=this_process())
+            cells = kept.sweep.cells()
+            done = {key for key, row in kept.wanted().items() if not row.get("error")}
+            missing = [key for key in cells if key not in done]
+            finished = len(done)
+            phase = "cells"
+            yield StoredProgress(finished, len(cells), phase, {}, None, 0.0)
+            fingerprints = (kept.record["x"], kept.record["y"])
+            tasks = [(kept.record["sweep"], dataclasses.asdict(cells[key][1]), fingerprints) for key in missing]
+            spread = {"jobs": kept.record["jobs"], "scheduler": kept.record["scheduler"]}
+            with contextlib.closing(parallel.run(run_cell, tasks, **spread)) as results:
+                while True:
+                    with stopper.waiting():
+                        found = next(results, None)
+                    if found is None:
+                        break
+                    index, figures = found
+                    _append(kept.folder / "rows.jsonl", _row(missing[index], cells[missing[index]][1], figures))
+                    finished += 1
+                    yield StoredProgress(finished, len(cells), phase, {}, None, time.monotonic() - started)
+            failed = sum(bool(row.get("error")) for row in kept.wanted().values())
+            kept.mark("done", f"{failed} of {len(cells)} cells failed" if failed else "")
+    except (GeneratorExit, parallel.Stopped, KeyboardInterrupt) as e:
+        kept.mark("cancelled", f"stopped with {len(kept.wanted())} of {len(kept.sweep.cells())} cells done")
+        if not isinstance(e, parallel.Stopped):
+            raise
+    except Exception as e:
+        kept.mark("failed", str(e) if isinstance(e, InputError) else f"{type(e).__name__}: {e}")
+        raise
+
+
+def _row(key: str, cell: Cell, figures: dict[str, Any] | parallel.Lost) -> dict[str, Any]:
+    if isinstance(figures, parallel.Lost):
+        figures = {"error": figures.reason}
+    figures = {
+        k: v if not isinstance(v, float) or v == v and abs(v) != float("inf") else None for k, v in figures.items()
+    }
+    return {"key": key, **dataclasses.asdict(cell), "params": dict(cell.params), **figures}
+
+
+# ---------------------------------------------------------------- reading the table
+
+
+def columns(table: pd.DataFrame) -> list[str]:
+    """The figures of a table that a curve can be drawn of: accuracies first, then retrieval, then the confidence."""
+    wanted = [f"{LABELS} {way}" for way in WAYS] + [f"{score} {way}" for score in SCORES for way in WAYS]
+    return [c for c in (*wanted, "mutual_rate", *CONFIDENCE, "seconds") if c in table and table[c].notna().any()]
+
+
+def bands(table: pd.DataFrame, value: str, along: str) -> pd.DataFrame:
+    """Mean, least and greatest of a figure over the random seeds, and their number ``n``.
+
+    Returns
+    -------
+    ``label, seeds, corruption, n, mean, low, high``, sorted along; failed cells are left out.
+    """
+    known = table[table[value].notna() & (table["error"] == "")]
+    groups = known.groupby(["label", "seeds", "corruption"], sort=False)[value]
+    out = groups.agg(n="count", mean="mean", low="min", high="max").reset_index()
+    return out.sort_values(along, kind="stable")
+
+
+def spearman(a: Any, b: Any) -> float | None:
+    """Rank correlation of two columns, ties at their mean rank; None with fewer than three points or no variation."""
+    import pandas as pd
+
+    ranks = pd.DataFrame({"a": a, "b": b}).dropna().rank()
+    if len(ranks) < 3 or (ranks.nunique() < 2).any():
+        return None
+    return float(ranks["a"].corr(ranks["b"]))

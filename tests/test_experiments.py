@@ -1,0 +1,344 @@
+"""Sweeps: what is read, which cells, what a cell finds, and what a kill, a fault or a stop leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from relcore import experiments, parallel, pipeline, seeds
+from relcore.errors import InputError
+from relcore.experiments import Cell, Kept
+from relcore.methods import method
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = """
+name = "tiny"
+seeds = [10, 30]
+corruption = [0, 0.5]
+random_seeds = [0, 1]
+[data]
+x = "x.npz:vectors"
+y = "y.npz:vectors"
+[[methods]]
+name = "procrustes"
+[[methods]]
+name = "relative"
+label = "RR"
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("RELCORE_HOME", str(tmp_path / "home"))
+    experiments._open.cache_clear()
+    return tmp_path / "home"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left():
+    yield
+    parallel.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> Path:
+    """A planted rotation of four classes, and a sweep beside it."""
+    folder = tmp_path_factory.mktemp("sweep")
+    rng = np.random.default_rng(0)
+    label = np.arange(120) % 4
+    x = 2 * rng.standard_normal((4, 6))[label] + rng.standard_normal((120, 6))
+    turn = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    names = np.array([f"class {k}" for k in label])
+    for side, v in (("x", x), ("y", x @ turn)):
+        np.savez(folder / f"{side}.npz", vectors=v.astype(np.float32), labels=names)
+    (folder / "tiny.toml").write_text(CONFIG)
+    return folder
+
+
+def write(folder: Path, name: str, **changes: str) -> Path:
+    text = CONFIG
+    for old, new in changes.items():
+        line = next(s for s in CONFIG.splitlines() if s.startswith(f"{old} ="))
+        text = text.replace(line, f"{old} = {new}")
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def drained(kept: Kept) -> list[int]:
+    return [p.iteration for p in experiments.execute(kept)]
+
+
+# ---------------------------------------------------------------- what is read
+
+
+def test_a_sweep_is_read_and_written_back(files):
+    sweep = experiments.read(files / "tiny.toml")
+    assert experiments.from_dict(sweep.to_dict(), "again") == sweep
+    assert [e.label for e in sweep.entrants] == ["Procrustes", "RR"]
+    assert sweep.data.x == str(files / "x.npz:vectors")  # wherever a cell runs
+    cells = [cell for _, cell in sweep.cells().values()]
+    assert len(cells) == 2 * 2 * 2 * 2
+    assert [c.seed for c in cells] == [0] * 8 + [1] * 8  # whole curves early
+
+
+def test_without_seeds_there_is_nothing_to_corrupt(files):
+    sweep = experiments.read(write(files, "none.toml", seeds="[0, 10]", random_seeds="[0]"))
+    assert sorted((c.seeds, c.corruption) for _, c in sweep.cells().values()) == sorted(
+        2 * [(0, 0.0), (10, 0.0), (10, 0.5)]
+    )
+
+
+def test_every_shipped_sweep_can_be_read_and_its_data_allow_it():
+    assert {"corruption", "score"} <= experiments.shipped().keys()
+    for name in ("corruption", "score"):
+        sweep = experiments.read(name)
+        assert sweep.name == name and sweep.description
+        sweep.check()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("seeds = [", "cannot be read as TOML"),
+        ('surprise = 1\nname = "a"', "there is no key 'surprise'"),
+        ('name = "A b"', "name is 'A b'"),
+        ('name = "a"\nseeds = []', "seeds is []"),
+        ('name = "a"\nseeds = [1.5]', "seeds is [1.5]"),
+        ('name = "a"\nseeds = [true]', "seeds is [True]"),
+        ('name = "a"\nseeds = [5]\ncorruption = [2]', "corruption is [2]"),
+        ('name = "a"\nseeds = [5]', "data is missing"),
+        ('name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\nx = "f"', "either sample, or x and y"),
+        ('name = "a"\nseeds = [5]\n[data]\nsample = 3', "data.sample is 3"),
+        ('name = "a"\nseeds = [5]\n[data]\nsample = "fashion"', "methods is missing"),
+        ('name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "no"', "no method 'no'"),
+        (
+            'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\nparams = {anchors = "x"}',
+            "anchors is 'x', wanted int",
+        ),
+        (
+            'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n' + '[[methods]]\nname = "ao"\n' * 2,
+            "same label",
+        ),
+        ('name = "a"\nseeds = [5]\nfolds = 1\n[data]\nsample = "f"\n[[methods]]\nname = "ao"', "folds is 1"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, words):
+    path = tmp_path / "a.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as e:
+        experiments.read(path)
+    assert words in str(e.value) and str(path) in str(e.value)
+
+
+def test_more_seeds_than_pairs_are_refused_before_anything_runs(files):
+    with pytest.raises(InputError, match="seeds holds 500, and 120 true pairs are known"):
+        experiments.create(experiments.read(write(files, "many.toml", seeds="[500]")))
+    with pytest.raises(InputError, match="there is no such file; give a TOML file, or one of corruption"):
+        experiments.read("nowhere")
+
+
+def test_on_other_data_budgets_that_cannot_be_had_are_left_out_and_told(files):
+    sweep = experiments.read("corruption")
+    data = experiments.read(files / "tiny.toml").data
+    here, notes = sweep.on(data)
+    assert here.seeds == (100,) and notes == ["1,000 seeds are left out: 120 true pairs are known here"]
+
+
+# ---------------------------------------------------------------- cells
+
+
+def test_a_key_tells_what_determines_the_result():
+    cell = Cell("ao", (("anchors", 60),), 10, 0.5, 1)
+    assert cell.key == Cell("ao", (("anchors", 60),), 10, 0.5, 1).key
+    others = [
+        Cell("procrustes", (), 10, 0.5, 1),
+        Cell("ao", (("anchors", 61),), 10, 0.5, 1),
+        Cell("ao", (("anchors", 60),), 11, 0.5, 1),
+        Cell("ao", (("anchors", 60),), 10, 0.25, 1),
+        Cell("ao", (("anchors", 60),), 10, 0.5, 2),
+    ]
+    assert len({cell.key, *(o.key for o in others)}) == 6
+    assert Cell("ao", (("anchors", method("ao").anchors),)).key == Cell("ao").key  # said or left out: the same run
+
+
+def test_a_cell_is_the_alignment_of_the_pipeline(files):
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    drained(kept)
+    row = next(
+        r
+        for r in kept.wanted().values()
+        if (r["method"], r["seeds"], r["corruption"], r["seed"]) == ("relative", 30, 0.5, 1)
+    )
+    pair = kept.sweep.data.open()
+    known, wrong = seeds.corrupt(seeds.draw(pair.truth, 30, seed=1), 0.5, pair.y.labels, 120, seed=1)
+    outcome = pipeline.align(pair, method("relative"), known, seed=1, folds=0, device="cpu")
+    assert row["wrong_seeds"] == wrong.sum() == 15
+    for way in ("x_to_y", "y_to_x"):
+        assert row[f"mrr {way}"] == pytest.approx(outcome.metrics[way]["mrr"], abs=1e-6)
+    assert row["verdict"] == outcome.verdict.level and row["mutual_rate"] == outcome.health["mutual_rate"]
+    assert row["scored"] == outcome.metrics["x_to_y"]["n"]
+
+
+def test_wrong_seeds_cost_what_they_must(files):
+    """Procrustes on a noiseless rotation is exact with clean seeds; half of them in other classes spoil it."""
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    drained(kept)
+    means = experiments.bands(kept.table(), "r@1 x_to_y", "corruption").set_index(["label", "seeds", "corruption"])
+    assert means.loc[("Procrustes", 30, 0.0), "mean"] == 1 and means.loc[("Procrustes", 30, 0.5), "mean"] < 0.9
+    assert (means["n"] == 2).all() and (means["low"] <= means["mean"]).all() and (means["mean"] <= means["high"]).all()
+    assert "stitching x_to_y" in experiments.columns(kept.table())
+
+
+def test_results_do_not_depend_on_the_number_of_processes(files, home):
+    tables = []
+    for jobs in (1, 2):
+        kept = experiments.create(experiments.read(files / "tiny.toml"), jobs=jobs)
+        drained(kept)
+        tables.append({k: {n: v for n, v in r.items() if n != "seconds"} for k, r in kept.wanted().items()})
+        (kept.folder / "rows.jsonl").unlink()
+    assert tables[0] == tables[1] and len(tables[0]) == 16
+
+
+# ---------------------------------------------------------------- faults, stops, kills
+
+
+def test_a_cell_that_fails_is_kept_with_its_reason_and_tried_again(files, monkeypatch):
+    monkeypatch.setattr(seeds, "corrupt", lambda *a, **k: 1 / 0)
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    drained(kept)
+    assert kept.status == "done" and kept.record["message"] == "8 of 16 cells failed"
+    table = kept.table()
+    assert set(table[table["corruption"] == 0.5]["error"]) == {"ZeroDivisionError: division by zero"}
+    assert set(table[table["corruption"] == 0]["error"]) == {""}
+    monkeypatch.undo()
+    monkeypatch.setenv("RELCORE_HOME", str(kept.folder.parent.parent))
+    again = experiments.create(kept.sweep)
+    assert drained(again)[0] == 8 and again.record["message"] == ""
+    assert len(again.wanted()) == 16 and (again.table()["error"] == "").all()
+
+
+def test_stopped_it_goes_on_where_it_was(files):
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    steps = experiments.execute(kept)
+    for _ in range(6):
+        next(steps)
+    steps.close()
+    kept = Kept.load(kept.folder)
+    assert (kept.status, kept.record["message"]) == ("cancelled", "stopped with 5 of 16 cells done")
+    assert len(kept.table()) == 5
+    assert drained(experiments.create(kept.sweep)) == list(range(5, 17))
+
+
+def test_longer_lists_go_on_where_shorter_ended(files):
+    drained(experiments.create(experiments.read(files / "tiny.toml")))
+    longer = experiments.create(experiments.read(write(files, "longer.toml", random_seeds="[0, 1, 2]")))
+    assert drained(longer) == list(range(16, 25))
+
+
+def test_a_kill_costs_the_cell_under_way(files, home):
+    """Killed between and within writes, the rows before it are read, and none is made twice."""
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    code = (
+        "import sys, os, signal; from relcore import experiments\n"
+        f"kept = experiments.Kept.load({str(kept.folder)!r})\n"
+        "for p in experiments.execute(kept):\n"
+        "    if p.iteration == 3:\n"
+        "        open(kept.folder / 'rows.jsonl', 'a').write('{\"key\": \"brok')\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    assert subprocess.run([sys.executable, "-c", code], env=env).returncode == -signal.SIGKILL
+    kept = Kept.load(kept.folder)
+    assert kept.status == "failed" and "is gone" in kept.record["message"] and len(kept.wanted()) == 3
+    before = list(kept.rows().values())
+    again = experiments.create(kept.sweep)
+    assert drained(again) == list(range(3, 17))
+    assert list(again.rows().values())[:3] == before
+    assert len((again.folder / "rows.jsonl").read_text().splitlines()) == 16 + 1
+
+
+def test_a_stop_does_not_wait_for_the_cell(files):
+    stopper = parallel.Stopper()
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    signal.signal(signal.SIGUSR1, lambda *_: stopper.ask())
+    steps = experiments.execute(kept, stopper)
+    next(steps)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(experiments, "run_cell", lambda task: (os.kill(os.getpid(), signal.SIGUSR1), time.sleep(600)))
+            assert list(steps) == []
+    finally:
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+    assert Kept.load(kept.folder).status == "cancelled"
+
+
+def test_two_processes_do_not_write_the_same_rows(files):
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    steps = experiments.execute(kept)
+    next(steps)
+    with pytest.raises(InputError, match="under way"):
+        experiments.create(kept.sweep)
+    with pytest.raises(InputError, match="another process is working on this sweep"):
+        list(experiments.execute(Kept.load(kept.folder)))
+    steps.close()
+
+
+def test_other_data_at_the_same_place_are_noticed(files):
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    kept.update(x="0" * 64)
+    drained(kept)
+    assert all("not those the sweep was started with" in r["error"] for r in kept.wanted().values())
+
+
+def test_rank_correlation_is_that_of_scipy():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 5, 40).astype(float), rng.standard_normal(40)
+    assert experiments.spearman(a, a + b) == pytest.approx(spearmanr(a, a + b).statistic, abs=1e-12)
+    assert experiments.spearman([1, 1, 1], [1, 2, 3]) is None and experiments.spearman([1, 2], [1, 2]) is None
+
+
+# ---------------------------------------------------------------- from the shell
+
+
+def relcore(*arguments: str) -> subprocess.CompletedProcess:
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return subprocess.run([sys.executable, "-m", "relcore", *arguments], env=env, capture_output=True, text=True)
+
+
+def test_a_sweep_from_the_shell_goes_on_and_tells(files, capsys):
+    from relcore import cli
+
+    assert cli.main(["sweep", str(files / "tiny.toml"), "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["status"], first["cells"], first["done"], first["failed"], first["kept_before"]) == (
+        "done",
+        16,
+        16,
+        0,
+        0,
+    )
+    assert {"label", "seeds", "corruption", "seed", "mrr x_to_y", "stitching x_to_y", "seconds"} <= first["rows"][
+        0
+    ].keys()
+    assert cli.main(["sweep", str(files / "tiny.toml")]) == 0
+    out, err = capsys.readouterr()
+    assert "16 done before" in err and "16 of 16 cells done, 0 failed" in out
+    assert [line.split()[:4] for line in out.splitlines()[1:3]] == [
+        ["Procrustes", "10", "0%", "2"],
+        ["Procrustes", "10", "50%", "2"],
+    ]
+
+
+def test_bad_input_of_a_sweep_is_one_line(files):
+    done = relcore("sweep", str(files / "nothing.toml"))
+    assert done.returncode == 2 and done.stdout == "" and len(done.stderr.splitlines()) == 1
