@@ -44,3 +44,55 @@ def distil_step(rows: int, dims: int, width: int, hidden: int) -> float:
     """Seconds of a training step of two encoders of inputs of ``dims`` dimensions together on chunks of rows."""
     products = rows * (dims * (width + hidden) + 2 * hidden * width + rows * width)
     return 2e-3 + 1.2e-10 * products + 6e-8 * rows * rows
+
+
+def polar(d: int) -> float:
+    """Seconds of the polar factor of a (d, d) matrix in a batch."""
+    return 3 * decomposition(d, d)
+
+
+def chord_step(n: int, m: int, d: int) -> float:
+    """Seconds of a step-free step: the chordal kernel of n x m rows, its gradient, the polar factor."""
+    return 1e-9 * n * m * (1.0 + 0.04 * d) + polar(d)
+
+
+def angle_step(n: int, m: int, d: int) -> float:
+    """Seconds of a step of gradient ascent: the kernel of the angle, its gradient, the polar factor."""
+    return 1e-9 * n * m * (3.7 + 0.045 * d) + polar(d)
+
+
+def angle_score(n: int, m: int, d: int) -> float:
+    """Seconds of the mean kernel of the angle over n x m rows."""
+    return 1e-9 * n * m * (2.2 + 0.03 * d)
+
+
+def symmetric(d: int) -> float:
+    """Seconds of the eigendecomposition of a symmetric (d, d) matrix in float64."""
+    return (0.5e-9 * d * d + 5e-6) * d
+
+
+def whitening(seeds: int, dx: int, dy: int) -> float:
+    """Seconds of the spectra of both sides' seeds."""
+    return sum(2e-10 * seeds * d * min(seeds, d) + symmetric(min(seeds, d)) for d in (dx, dy))
+
+
+def agreement(seeds: int, dx: int, dy: int, anchors: int) -> float:
+    """Seconds of choosing a shrinkage by seeds left out, at nine ridges on 500 seeds at most."""
+    judged = min(seeds, 500)
+    ranks = sum(min(seeds, d) for d in (dx, dy))
+    return 9 * (1e-10 * judged * anchors * ranks + product(judged, judged, anchors) * 2 + 5e-9 * judged * anchors)
+
+
+def clusters(seeds: int, count: int, d: int) -> float:
+    """Seconds of k-means of the seeds, two starts."""
+    return 2 * 20 * (1e-10 * seeds * count * min(d, seeds) + 4e-9 * seeds * count) + 2e-5 * count
+
+
+def mixture_step(seeds: int, anchors: int, dims: int, batch: int) -> float:
+    """Seconds of a step of learned mixtures, of all sides' dimensions together."""
+    return 1e-3 + 1.2e-10 * anchors * dims * (seeds + batch) + 1.5e-8 * anchors * seeds
+
+
+def mixture_view(seeds: int, anchors: int, dx: int, dy: int) -> float:
+    """Seconds of the figures and maps that are shown of learned mixtures."""
+    return 2e-10 * anchors * seeds * (dx + dy + anchors) + product(500, 500, anchors) * 2

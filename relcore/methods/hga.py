@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from relcore.errors import InputError
+from relcore.methods import costs
 from relcore.methods.base import Alignment, Cost, Linear, Method, Needs, Restarts, Snapshot, Step, param
 
 if TYPE_CHECKING:
@@ -664,19 +665,21 @@ class _Informed:
             if elsewhere is not None and elsewhere.z > max(ELSEWHERE, evidence.z if evidence is not None else 0.0):
                 evidence = elsewhere
                 notes.append("the last turns left the solution found for a better one")
+                stage = ((self.ladder[-1], ITERATIONS),)
+                summit = climb.climb(self.free, within[None], stage, view.judge)
+                pool.replace(pool.best, summit.maps[0], float(summit.scores[0, 0]))
             else:
                 turned, within = found, best
                 notes.append("the last turns left the solution found, for no better one, and were undone")
-        pool.replace(pool.best, within, float(climb.judged(within[None], view.judge)[0]))
         turned = turned.cpu()
-        confidence = _confidence(view, pool)
+        confidence = _confidence(view, pool, within)
         if evidence is not None:
             confidence |= {
                 "left_out": evidence.excess,
                 "left_out_z": evidence.z,
                 "left_out_pairs": float(evidence.pairs),
             }
-        notes += _about_seeds(view, _trusted(view, pool.maps[pool.best])) + _about(confidence)
+        notes += _about_seeds(view, _trusted(view, within)) + _about(confidence)
         self.watch.done += 1
         stay = torch.eye(y.shape[1])
         yield Step(
@@ -768,7 +771,7 @@ def _paper(
     notes = list(view.notes)
     if given_up:
         notes.append(f"{given_up} of {len(ids)} restarts were given up before the last bandwidth")
-    confidence = _confidence(view, pool)
+    confidence = _confidence(view, pool, best)
     turn, stay = view.coordinates(best)
     return Alignment(
         x=x @ turn,
@@ -838,13 +841,19 @@ def _about_seeds(view: _View, right: Tensor) -> list[str]:
     named = ", ".join(f"{i}-{j}" for i, j in wrong[:NAMED])
     more = f" and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
     return [
-        f"{len(wrong)} of {len(view.pairs)} seeds look wrong: under the map their partners are farther than a row drawn "
-        f"at random (positions, A-B: {named}{more})"
+        f"{len(wrong)} of {len(view.pairs)} seeds look wrong: under the map their partners are farther than a row "
+        f"drawn at random (positions, A-B: {named}{more})"
     ]
 
 
-def _confidence(view: _View, pool: _Pool) -> dict[str, float]:
-    """Label-free figures, by name; see :data:`relcore.metrics.health`."""
+def _confidence(view: _View, pool: _Pool, final: Tensor) -> dict[str, float]:
+    """Label-free figures, by name.
+
+    - ``score`` : J of the best summit of the search, at the judging bandwidth, on all rows of the sample.
+    - ``margin`` : its log above that of the best different summit (with what the seeds say); absent if there is none.
+    - ``votes`` of ``restarts`` that climbed to the end are at this summit.
+    - ``fit`` : J of the map in the end over the geometric mean of J within each side, at most 1.
+    """
     import torch
 
     from relcore.ops import kernel
@@ -852,12 +861,12 @@ def _confidence(view: _View, pool: _Pool) -> dict[str, float]:
     p, eye = view.problem, torch.eye(view.problem.x.shape[1], device=view.problem.x.device)[None]
     best, leaders = pool.best, pool.leaders(RIVALS)
     alike = pool.alike()
-    score = float(kernel.objective(pool.maps[best][None], p.x, p.y))
+    score, reached = kernel.objective(torch.stack([pool.maps[best], final]), p.x, p.y).tolist()
     # a row beside itself says nothing of the other side's rows, and weighs much where rows are few
     own = [(len(v) * float(kernel.objective(eye, v, v)) - 1) / max(len(v) - 1, 1) for v in (p.x, p.y)]
     out = {
         "score": score,
-        "fit": score / max(math.sqrt(max(own[0], 0) * max(own[1], 0)), score, 1e-30),
+        "fit": reached / max(math.sqrt(max(own[0], 0) * max(own[1], 0)), reached, 1e-30),
         "votes": float(alike.sum()),
         "restarts": float(len(pool.maps)),
     }
@@ -883,4 +892,36 @@ def _about(confidence: dict[str, float]) -> list[str]:
 
 
 def _estimate(method: HGA, n: int, m: int, dx: int, dy: int, seeds: int) -> Cost:
-    return Cost(memory=1e8, seconds=3.0)
+    p, q = min(n, method.sample), min(m, method.sample)
+    judge = (min(p, JUDGES), min(q, JUDGES))
+    rows = 4.0 * (4 * n * dx + 4 * m * dy)
+    prepared = 1e-10 * (n * dx * dx + m * dy * dy) + 2e-9 * (n * dx + m * dy)
+    if method.mode == "paper":
+        d, stages = max(dx, dy), len(_ladder(method.sigma_start, method.sigma_last, 0.0))
+        one = stages * method.ascent_steps * costs.angle_step(p, q, d)
+        one += stages * math.ceil(method.ascent_steps / CHUNK_STEPS) * costs.angle_score(*judge, d)
+        memory = rows + 4.0 * (8 * 32 * d * d + 4e6)
+        return Cost(memory, prepared + method.random_starts * one, prepared + one)
+    whole = method.dims == 0 or not method.reflections and dx == dy
+    d = max(dx, dy) if whole else min(method.dims, dx, dy)
+    ladder = _ladder(method.sigma_first, method.sigma_last, 0.0)
+    score = costs.angle_score(*judge, d)
+    sizes = [POINTS[min(i, len(POINTS) - 1)] for i in range(len(ladder))]
+    on_points = sum(ITERATIONS * costs.chord_step(min(p, s), min(q, s), d) + score for s in sizes)
+    on_landmarks = sum(i * costs.chord_step(method.landmarks, method.landmarks, d) + score for _, i in LANDMARK_STAGES)
+    on_sample = ITERATIONS * costs.chord_step(p, q, d) + score
+    swaps = SWAP_CLUSTERS * (SWAP_CLUSTERS - 1) / 2 * (3 * costs.chord_step(128, 128, d) + score) + 2 * on_points
+    shapes = (2 + CENTROID_DRAWS * CENTROID_STARTS) * on_points + 6e-8 * (p * p + q * q)
+    chunks = method.restarts / 32 * (32 * on_landmarks + FINALISTS * on_points)
+    if method.agree:
+        chunks /= 2  # some searches end early
+    wide = (min(n, method.polish_rows), min(m, WIDER * method.polish_rows))
+    turns = min(method.polish, 8) * (costs.both_ways(*wide, min(dx, dy)) + costs.decomposition(dx, dy))
+    left = 2 * costs.both_ways(min(n, LEFT_OUT_ROWS), min(m, WIDER * LEFT_OUT_ROWS), d)
+    led = 4 * (on_points + sum(i * costs.chord_step(384, 384, d) + score for _, i in ANCHOR_STAGES)) if seeds else 0.0
+    last = FINALISTS * on_sample + turns + left
+    return Cost(
+        memory=rows + 16.0 * (p * p + q * q) + 1.5e8,
+        seconds=prepared + shapes + chunks + 1.5 * swaps + led + last,
+        check=prepared + led + last,
+    )

@@ -21,6 +21,8 @@ from relcore.ops.starts import kmeans, random_orthogonal, random_signs
 CHUNK = 32  # restarts climbed at once
 SAME = 0.85  # mean cosine of two images of the data above which two maps are one solution
 TINY = 1e-30
+TABLE_ELEMENTS = 1 << 25  # 134 MB of cosines held at once
+SETTLED = 1e-6  # of the images' mean cosine; turns that move the map less end the polish
 FEWEST_PAIRS, FEWEST_DIMENSIONS = 40, 4  # matched rows and coordinates left out, to read evidence from
 
 
@@ -150,7 +152,7 @@ def polish(
 
     The map it came from stays in the sum with a small weight and settles directions the pairs leave open.
     """
-    pairs, last = 0, None
+    pairs = 0
     for _ in range(rounds):
         there, back = csls_both(x @ found, y)
         own = torch.nonzero(back[there] == torch.arange(len(x), device=x.device))[:, 0]
@@ -158,20 +160,34 @@ def polish(
         if known is not None:
             matched = torch.cat([matched, known])
         pairs = len(matched)
-        if not pairs or last is not None and torch.equal(last, matched):
+        if not pairs:
             break
-        last = matched
         cross = x[matched[:, 0]].T @ y[matched[:, 1]] / pairs
-        found = polar((cross + 1e-3 * cross.norm() / found.norm() * found)[None], proper)[0]
+        turned = polar((cross + 1e-3 * cross.norm() / found.norm() * found)[None], proper)[0]
+        still = float(agreement(turned[None], found, x)) / float(agreement(found[None], found, x))
+        found = turned
+        if still > 1 - SETTLED:
+            break
     return found, pairs
 
 
 def csls_both(x: Tensor, y: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
-    """Best row of the other side by CSLS, both ways: int64 (n,), (m,)."""
-    means = neighbors.csls_means(x, y, k)
-    _, there = neighbors.topk_csls(x, y, 1, means=means)
-    _, back = neighbors.topk_csls(y, x, 1, means=means[::-1])
-    return there[:, 0], back[:, 0]
+    """Best row of the other side by CSLS, both ways: int64 (n,), (m,).
+
+    From one table of cosines where it fits in :data:`TABLE_ELEMENTS`, else in blocks.
+    """
+    if len(x) * len(y) > TABLE_ELEMENTS:
+        means = neighbors.csls_means(x, y, k)
+        _, there = neighbors.topk_csls(x, y, 1, means=means)
+        _, back = neighbors.topk_csls(y, x, 1, means=means[::-1])
+        return there[:, 0], back[:, 0]
+    cosine = neighbors.unit_rows(x) @ neighbors.unit_rows(y).T
+    over_y = cosine.topk(min(k, len(y)), dim=1).values.mean(1)
+    over_x = cosine.T.contiguous().topk(min(k, len(x)), dim=1).values.mean(1)
+    cosine.mul_(2).sub_(over_x)
+    there = cosine.argmax(1)
+    back = cosine.add_(over_x).sub_(over_y[:, None]).argmax(0)
+    return there, back
 
 
 # ---------------------------------------------------------------- chunks of a search

@@ -152,3 +152,46 @@ def test_polish_between_different_dimensions_and_of_few_pairs():
     found, pairs = climb.polish(x, y, torch.linalg.qr(torch.randn(8, 3))[0], 3)
     assert 1 <= pairs <= 4
     torch.testing.assert_close(found.T @ found, torch.eye(3), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("n", "m"), [(60, 80), (5, 3), (1, 1)])
+def test_csls_both_ways_is_that_of_neighbors_by_table_and_by_blocks(n, m, monkeypatch):
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.randn(n, 6, generator=g), torch.randn(m, 6, generator=g)
+    table = climb.csls_both(x, y)
+    monkeypatch.setattr(climb, "TABLE_ELEMENTS", 0)
+    blocks = climb.csls_both(x, y)
+    assert all(torch.equal(a, b) for a, b in zip(table, blocks, strict=True))
+    cosine = unit_rows(x) @ unit_rows(y).T
+    r_x = cosine.topk(min(10, m), 1).values.mean(1)
+    r_y = cosine.T.topk(min(10, n), 1).values.mean(1)
+    score = 2 * cosine - r_x[:, None] - r_y
+    assert torch.equal(table[0], score.argmax(1)) and torch.equal(table[1], score.argmax(0))
+
+
+def left_out_rows(common: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Sides that agree in their first 3 coordinates, and in 5 more to the extent given."""
+    g = torch.Generator().manual_seed(0)
+    seen = 3 * torch.randn(400, 3, generator=g)
+    x, own = torch.randn(2, 400, 5, generator=g)
+    y = common * x + (1 - common**2) ** 0.5 * own
+    noise = 0.01 * torch.randn(400, 3, generator=g)
+    return unit_rows(torch.cat([seen, x], 1)), unit_rows(torch.cat([seen + noise, y], 1))
+
+
+@pytest.mark.parametrize(("common", "low", "high"), [(0.9, 10, 1e9), (0.0, -4, 4)])
+def test_coordinates_left_out_speak_only_where_items_are_common(common, low, high):
+    x, y = left_out_rows(common)
+    axes = torch.eye(8)[:, :3]
+    found = climb.left_out(x, y, axes, axes, torch.eye(3))
+    assert low < found.z < high and found.pairs > 100
+    if common:
+        assert found.excess > 0.4
+    lost = climb.left_out(x, y.roll(7, 0), axes, axes, starts.random_orthogonal(3, [1], 0)[0])
+    assert abs(lost.z) < 4
+
+
+def test_nothing_left_out_gives_no_evidence():
+    x, y = left_out_rows(0.5)
+    assert climb.left_out(x, y, torch.eye(8), torch.eye(8), torch.eye(8)) is None
+    assert climb.left_out(x[:20], y[:20], torch.eye(8)[:, :3], torch.eye(8)[:, :3], torch.eye(3)) is None
