@@ -1,4 +1,8 @@
-"""Choosing, reading, checking and corrupting seed pairs. numpy only; every random choice takes a seed."""
+"""Choosing, reading, checking and corrupting seed pairs. numpy only; every random choice takes a seed.
+
+What is chosen is chosen on x, and holds by index in every other space of the same rows: of one space, or of more than
+two, give ``Pairs.by_row(n)`` and read ``.x``. Anchors that are learned are :mod:`relcore.ops.param`'s.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from relcore.formats.base import ID_WORDS, NAME_WORDS, shown
 from relcore.formats.beside import nfc
 from relcore.formats.sniff import is_text, read_head, unpacked
 from relcore.formats.text import open_text
+from relcore.ops.kmeans import kmeans
 from relcore.space import NO_LABEL, LoadReport, Pairs, SetAside, Space, as_text
 
 Seed = int | np.random.Generator
@@ -63,6 +68,90 @@ def farthest_point(vectors_x: np.ndarray, pairs: Pairs, count: int, seed: Seed) 
         chosen.append(int(nearest.argmin()))
         np.maximum(nearest, v @ v[chosen[-1]], out=nearest)
     return pairs.take(np.array(chosen))
+
+
+def medoids(vectors_x: np.ndarray, pairs: Pairs, count: int, seed: Seed) -> Pairs:
+    """``count`` of the pairs, the nearest on x to the centroids of k-means clusters, each pair at most once.
+
+    Parameters
+    ----------
+    vectors_x : float array (n, d), in the coordinates that are to be covered: of norm 1, or whitened.
+
+    Raises
+    ------
+    InputError
+        Fewer pairs than asked for.
+    """
+    _enough(pairs, count)
+    if count == 0:
+        return pairs.take(np.empty(0, dtype=np.int64))
+    v = np.asarray(vectors_x[pairs.x], dtype=np.float64)
+    centroids, label = kmeans(v, count, np.random.default_rng(seed))
+    distance = ((v - centroids[label]) ** 2).sum(1)
+    order = np.lexsort((distance, label))  # by cluster, none of which is empty, the nearest first
+    return pairs.take(order[np.searchsorted(label[order], np.arange(count))])
+
+
+def centroids(vectors_x: np.ndarray, pairs: Pairs, count: int, seed: Seed) -> np.ndarray:
+    """Averages of k-means clusters of the pairs' x rows, as weights of the pairs: float64 (count, k), of row sums 1.
+
+    So they are shared: ``weights @ vectors[pairs.y]`` are the same averages on the other side, and likewise in any
+    space that has these rows.
+
+    Parameters
+    ----------
+    vectors_x : as of :func:`medoids`.
+
+    Raises
+    ------
+    InputError
+        Fewer pairs than asked for.
+    """
+    _enough(pairs, count)
+    weights = np.zeros((count, len(pairs)))
+    if count:
+        _, label = kmeans(vectors_x[pairs.x], count, np.random.default_rng(seed))
+        weights[label, np.arange(len(pairs))] = 1 / np.bincount(label)[label]
+    return weights
+
+
+def most_frequent(pairs: Pairs, count: int) -> Pairs:
+    """``count`` of the pairs, the first rows of x: the most frequent words, where a file is in that order, as most are.
+
+    Raises
+    ------
+    InputError
+        Fewer pairs than asked for.
+    """
+    _enough(pairs, count)
+    return pairs.take(np.argsort(pairs.x, kind="stable")[:count])
+
+
+def stratified(labels_x: np.ndarray, pairs: Pairs, count: int, seed: Seed) -> Pairs:
+    """``count`` of the pairs at random, as evenly over the labels of x as there are pairs; those without come last.
+
+    The order goes round the labels, so that a smaller draw with the same seed is the beginning of a larger one.
+
+    Parameters
+    ----------
+    labels_x : object array (n,) of the x side's labels.
+
+    Raises
+    ------
+    InputError
+        Fewer pairs than asked for.
+    """
+    _enough(pairs, count)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(pairs))
+    label = labels_x[pairs.x[order]]
+    names = [name for name in dict.fromkeys(label) if name != NO_LABEL]
+    rank = np.full(len(pairs), len(pairs))  # how many pairs of the same label come before
+    turn = np.zeros(len(pairs), dtype=np.int64)
+    for i, name in enumerate(names):
+        own = np.flatnonzero(label == name)
+        rank[own], turn[own] = np.arange(len(own)), i
+    return pairs.take(order[np.lexsort((turn, rank))[:count]])
 
 
 def _enough(pairs: Pairs, count: int) -> None:

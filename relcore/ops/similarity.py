@@ -25,20 +25,24 @@ is fixed by its invariance); Cannistraci et al., arXiv 2310.01211 (Euclidean).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from relcore.ops.neighbors import partner_rank
 from relcore.ops.relative import CLIP, Side
 
 KINDS = ("cosine", "centred", "wip", "euclidean", "gamma")
 RANK = 1e-11  # of the largest eigenvalue of the covariance: below it a direction is rounding
 TINY = 1e-30
 BLOCK_ELEMENTS = 1 << 22  # float64 numbers of a chunk of rows and its similarities
-GRID = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0)  # ridges that leave-one-out chooses from
+JUDGED = 500  # rows that a ridge is chosen on, at most
+GRID = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 3.0, 10.0)  # ridges that leave-one-out chooses from
 
 
 def ridge_of(shrinkage: float) -> float:
@@ -197,16 +201,65 @@ def fit(kind: str, rows: Tensor, *, ridge: float = 0.0, gamma: float = 1.0) -> S
         still = torch.nonzero((rows == rows[0]).all(0))[:, 0].tolist()
         why = f"column {still[0]} is constant" if still else f"{len(rows)} rows span {s.rank} of {dim} dimensions"
         raise ValueError(f"the covariance is singular ({why}); whitening needs a shrinkage above 0 here.")
+    return whitened(s, ridge)
+
+
+def whitened(s: Spectrum, ridge: float) -> Similarity:
+    """The whitened inner product of a space whose spectrum is known; see :func:`fit`."""
     raised = s.values + ridge * s.scale
-    return Similarity(kind, s.mean, s.axes / raised.sqrt(), s.rank, float(raised[0] / raised[-1]))
+    return Similarity("wip", s.mean, s.axes / raised.sqrt(), s.rank, float(raised[0] / raised[-1]))
+
+
+class LeftOut:
+    """What WIP says of each support row by all the others: a ridge regression left out row by row, in closed form.
+
+    With anchors ``P @ rows`` and the covariance of the same K rows, WIP is K - 1 times the slope part of a ridge
+    regression of the anchors' weights on the row. So its value at a row that had no part in mean, covariance and
+    anchors follows from the row's leverage, for any ridge, from one decomposition. The regression's intercept, the mean
+    weight of the others, is no part of WIP and must not be one here: it is the same in every space and names the row.
+
+    Parameters
+    ----------
+    rows : (K, d), a support set.
+    """
+
+    def __init__(self, rows: Tensor) -> None:
+        self.spectrum = s = spectrum(rows)
+        self.count = len(rows)
+        # (K, r), orthonormal columns
+        self.scores = (rows.double() - s.mean) @ s.axes / (s.values * (self.count - 1)).sqrt()
+
+    def white(self, ridge: float) -> Tensor:
+        """The support rows in whitened coordinates (K, r), float64, as :meth:`Similarity.white` has them."""
+        s = self.spectrum
+        return self.scores * ((self.count - 1) * s.values / (s.values + ridge * s.scale)).sqrt()
+
+    def predict(self, mixture: Tensor | None, ridge: float, rows: Tensor | None = None) -> Tensor:
+        """WIP over K - 1, float64 (b, m), of each of the rows to anchors (m, K), by all other rows.
+
+        It predicts the weights of the anchors at the row, less their mean over the other rows. ``mixture`` None: every support row is an anchor. ``rows`` None: all K.
+        """
+        s, k = self.spectrum, self.count
+        at = slice(None) if rows is None else rows
+        share = s.values / (s.values + ridge * s.scale)
+        leverage = (self.scores[at] ** 2 @ share + 1 / k).clamp_max(1 - 1e-9)[:, None]
+        if mixture is None:  # the scores are centred: so are the weights they predict
+            inner = self.scores.T
+            own = torch.full((len(leverage), k), -1 / k, dtype=torch.float64, device=inner.device)
+            number = torch.arange(k, device=inner.device)[at]
+            own[torch.arange(len(leverage), device=inner.device), number] += 1
+        else:
+            own = mixture.double().T[at] - 1 / k
+            inner = self.scores.T @ mixture.double().T
+        fitted = self.scores[at] @ (share[:, None] * inner)
+        return (fitted - leverage * own) / (1 - leverage) + own / (k - 1)
 
 
 def leave_one_out(rows: Tensor, mixture: Tensor, grid: Sequence[float] = GRID) -> tuple[float, Tensor]:
     """The ridge under which the anchors' weights are predicted best at rows left out, and how well.
 
-    With anchors ``mixture @ rows`` and the covariance of the same rows, WIP is a ridge regression of the weights of
-    the anchors on the row, times K - 1: a good ridge is one that predicts weights of rows it has not seen. In closed
-    form, by leverages; no labels and no second space.
+    No labels and no second space. What is predicted best within a space need not be what two spaces agree on:
+    :func:`agreed_ridge`.
 
     Parameters
     ----------
@@ -217,19 +270,70 @@ def leave_one_out(rows: Tensor, mixture: Tensor, grid: Sequence[float] = GRID) -
     The ridge of the grid, and R^2 (m,) float64 of each anchor at it: about 0, or below, for an anchor that cannot be
     told from the row, as a single random row mostly is. Uniform weights have R^2 0.
     """
-    s = spectrum(rows)
-    count = len(rows)
-    u = (rows.double() - s.mean) @ s.axes / (s.values * (count - 1)).sqrt()  # (K, r), orthonormal columns
-    weights = mixture.double().T - 1 / count
+    left_out = LeftOut(rows)
+    weights = mixture.double().T - 1 / len(rows)
     norm = torch.linalg.vector_norm(weights, dim=0)
     weights = weights / norm.clamp_min(TINY)
-    inner = u.T @ weights
     best: tuple[float, Tensor] | None = None
     for ridge in grid:
-        share = s.values / (s.values + ridge * s.scale)
-        leverage = (u**2 @ share + 1 / count).clamp_max(1 - 1e-9)
-        error = (weights - u @ (share[:, None] * inner)) / (1 - leverage)[:, None]
-        fitted = torch.where(norm > 1e-12, 1 - (error**2).sum(0), 0.0)
+        slopes = left_out.predict(mixture, ridge) / norm.clamp_min(TINY)
+        error = ((weights + weights / (len(rows) - 1) - slopes) ** 2).sum(0)
+        fitted = torch.where(norm > 1e-12, 1 - error, 0.0)
         if best is None or fitted.mean() > best[1].mean():
             best = (ridge, fitted)
     return best
+
+
+class Agreement(NamedTuple):
+    """``ridge`` that was chosen; ``found``, the MRR at each ridge of the grid; ``judged``, among how many rows."""
+
+    ridge: float
+    found: dict[float, float]
+    judged: int
+
+    @property
+    def mrr(self) -> float:
+        """At the ridge chosen."""
+        return self.found[self.ridge]
+
+    @property
+    def above_chance(self) -> float:
+        """How many standard errors the MRR lies above that of rows in random order, for which ranks are uniform."""
+        ranks = 1 / torch.arange(1, self.judged + 1, dtype=torch.float64)
+        error = float(ranks.std(correction=0)) / math.sqrt(self.judged)
+        return (self.mrr - float(ranks.mean())) / max(error, TINY)
+
+
+def agreed_ridge(
+    supports: Sequence[Tensor | LeftOut],
+    mixture: Tensor | None = None,
+    grid: Sequence[float] = GRID,
+    judged: int = JUDGED,
+) -> Agreement:
+    """The ridge under which spaces agree best on rows left out: where a row finds its own partner by WIP.
+
+    On real encoders this matters more than the choice of anchors (benchmarks/param.py): directions of little variance
+    are mostly noise there, and whitening blows them up.
+
+    Parameters
+    ----------
+    supports : of two or more spaces, parallel rows (K, d_i), or what is known of them.
+    mixture : (m, K) of the anchors; by default every support row is one.
+    judged : the figure is read on so many of the K rows, evenly spaced, where there are more.
+
+    Returns
+    -------
+    The ridge of the grid and the MRR at each, by cosine, of partners among the rows judged, each described as if left
+    out; a mean over ordered pairs of spaces. Of equal MRR the middle ridge.
+    """
+    left_out = [s if isinstance(s, LeftOut) else LeftOut(s) for s in supports]
+    count, device = left_out[0].count, left_out[0].scores.device
+    rows = torch.linspace(0, count - 1, min(judged, count), device=device).round().long()
+    own = torch.arange(len(rows), device=device)
+    found = {}
+    for ridge in grid:
+        seen = [s.predict(mixture, ridge, rows).float() for s in left_out]
+        ranks = [partner_rank(a, b, own, own) for a, b in permutations(seen, 2)]
+        found[ridge] = sum(float((1 / r.double()).mean()) for r in ranks) / len(ranks)
+    best = [ridge for ridge in sorted(found) if found[ridge] == max(found.values())]
+    return Agreement(best[(len(best) - 1) // 2], found, len(rows))

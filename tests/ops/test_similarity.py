@@ -9,7 +9,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
 
 from relcore.ops.relative import Moments
-from relcore.ops.similarity import KINDS, fit, leave_one_out, ridge_of, spectrum
+from relcore.ops.similarity import KINDS, LeftOut, agreed_ridge, fit, leave_one_out, ridge_of, spectrum
 
 
 def rows(n: int, d: int, seed: int, dtype=torch.float64) -> torch.Tensor:
@@ -185,6 +185,69 @@ def test_leave_one_out_tells_what_can_be_predicted():
     assert float(leave_one_out(v, single)[1].mean()) < 0.1
     uniform = torch.full((1, 300), 1 / 300, dtype=torch.float64)
     assert leave_one_out(v, uniform)[1].tolist() == [0.0]
+
+
+def refitted(v: torch.Tensor, mixture: torch.Tensor, ridge: float) -> np.ndarray:
+    """Weights of the anchors less their mean, as a ridge predicts them at each row when fitted without it."""
+    x, target, alpha = v.numpy(), mixture.T.numpy(), ridge * spectrum(v).scale * (len(v) - 1)
+    rest = [np.delete(np.arange(len(v)), i) for i in range(len(v))]
+    out = [
+        Ridge(alpha=alpha).fit(x[r], target[r]).predict(x[i : i + 1])[0] - target[r].mean(0) for i, r in enumerate(rest)
+    ]
+    return np.array(out)
+
+
+def test_rows_left_out_are_predicted_as_by_refitting():
+    v, mixture = rows(25, 6, 7), mix(4, 25)
+    left_out = LeftOut(v)
+    np.testing.assert_allclose(left_out.predict(mixture, 0.1), refitted(v, mixture, 0.1), atol=1e-8)
+    every = torch.eye(25, dtype=torch.float64)
+    np.testing.assert_allclose(left_out.predict(None, 0.1), refitted(v, every, 0.1), atol=1e-8)
+    some = torch.tensor([3, 20])
+    np.testing.assert_allclose(left_out.predict(None, 0.1, some), left_out.predict(every, 0.1)[some], atol=1e-12)
+    np.testing.assert_allclose(left_out.white(0.1), fit("wip", v, ridge=0.1).white(v), atol=1e-8)
+
+
+def noisy_pair(n: int, seed: int) -> list[torch.Tensor]:
+    """Six shared directions, and twenty of a hundredth of their variance that each side has for itself."""
+    g = torch.Generator().manual_seed(seed)
+    shared = torch.randn(n, 6, generator=g)
+    out = []
+    for _ in range(2):
+        turn = torch.linalg.qr(torch.randn(26, 26, generator=g))[0]
+        out.append(torch.cat([shared, 0.1 * torch.randn(n, 20, generator=g)], 1) @ turn)
+    return out
+
+
+def test_the_agreed_ridge_is_large_where_small_directions_are_noise():
+    x, y = noisy_pair(120, 0)
+    agreement = agreed_ridge([x[:60], y[:60]])
+    assert agreement.judged == 60 and agreement.mrr == max(agreement.found.values())
+    assert agreement.ridge >= 0.1 and agreement.found[0.001] < agreement.mrr
+    assert agreement.above_chance > 10
+
+    def found(ridge):  # of rows that had no part
+        a, b = (fit("wip", v[:60], ridge=ridge)(v[60:], v[:60]) for v in (x, y))
+        return float((cosine_similarity(a, b).argmax(1) == np.arange(60)).mean())
+
+    assert found(agreement.ridge) > found(0.001) + 0.1
+
+
+def test_where_all_ridges_do_the_middle_one_is_taken_and_shuffled_rows_are_at_chance():
+    x = rows(200, 30, 0)
+    turned = x @ torch.linalg.qr(rows(30, 30, 1))[0]
+    agreement = agreed_ridge([x, turned], grid=(0.1, 0.01, 0.001))
+    assert agreement.ridge == 0.01 and agreement.mrr == 1.0
+    shuffled = turned[torch.randperm(200, generator=torch.Generator().manual_seed(0))]
+    for judged in (50, 200):
+        agreement = agreed_ridge([x, shuffled], judged=judged)
+        assert agreement.above_chance < 3.5 and max(agreement.found.values()) < 0.2  # at no ridge, however large
+
+
+def test_three_spaces_agree_and_a_mixture_is_what_they_agree_by():
+    x, y = noisy_pair(80, 1)
+    z = noisy_pair(80, 1)[0].flip(1)
+    assert agreed_ridge([x, y, z], mix(10, 80)).judged == 80
 
 
 @pytest.mark.parametrize(

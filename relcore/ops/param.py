@@ -1,0 +1,273 @@
+"""Anchors as mixtures of support rows: learned by gradient (PARAM), or in closed form (generalised CCA).
+
+    training = Training([xw, yw], anchors=32, start=start, steps=150, generator=generator)
+    for losses in training:
+        ...                                 # step, total loss and its terms
+    training.mixture                        # P (m, K): one for all spaces
+
+A support set is K rows that every space has, in one order. An anchor is a mixture of them, ``P @ support``, with one P,
+of rows that are not negative and sum to 1, for every space. A space that had no part in the training gets its anchors
+from its own K rows: that is all it needs. So any number of spaces train, and any number attach (Algorithm 1)::
+
+    spaces = [fit("wip", s, ridge=ridge) for s in supports]
+    training = Training([f.white(s) for f, s in zip(spaces, supports)], ...)
+    rr = fit("wip", other, ridge=ridge)(rows_of_other, training.mixture @ other)
+
+Everything here works in whitened coordinates, where the whitened inner product is the inner product.
+
+Source: Svendsen, Jakobsen, Mager, Nassar, "Improving Relative Representations with Learned Anchors and Whitened Inner
+Products", arXiv 2605.30596 (PARAM). The losses' names and aims are the paper's, their formulas and weights ours: the
+paper's table of hyper-parameters and its appendix were not to be had. Generalised CCA (MAXVAR): Kettenring 1971.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
+
+TINY = 1e-12
+
+
+class Losses(NamedTuple):
+    """Terms of the loss, each a mean over spaces or over pairs of spaces, as scalars; and the step they belong to."""
+
+    step: int
+    total: float
+    coverage: float
+    orthogonality: float
+    length: float
+    infonce: float
+
+
+class Weights(NamedTuple):
+    """What the terms of the loss count, and their own parameters."""
+
+    coverage: float = 1.0
+    orthogonality: float = 0.03
+    length: float = 0.1
+    infonce: float = 2.0
+    softness: float = 0.1  # temperature of coverage, in squared whitened distances over d
+    norm: float = 0.5  # length aimed at, in roots of d
+    temperature: float = 0.1  # of InfoNCE
+
+
+def coverage(rows: Tensor, anchors: Tensor, softness: float) -> Tensor:
+    """Soft k-means: mean squared distance over d of rows (b, d) to anchors (m, d), each row's weighed by softmax."""
+    squares = (rows**2).sum(1, keepdim=True) - 2 * rows @ anchors.T + (anchors**2).sum(1)
+    distance = squares / rows.shape[1]
+    return ((-distance / softness).softmax(1) * distance).sum(1).mean()
+
+
+def orthogonality(anchors: Tensor) -> Tensor:
+    """Mean squared cosine between two different anchors (m, d), times min(m, d): about 1 for random ones.
+
+    With m > d it cannot fall below (m - d) / (m - 1), which is Welch's bound.
+    """
+    m, d = anchors.shape
+    if m < 2:
+        return anchors.new_zeros(())
+    unit = normalize(anchors, dim=1)
+    gram = unit @ unit.T if m <= d else unit.T @ unit  # of one Frobenius norm
+    return ((gram**2).sum() - (unit**2).sum(1).square().sum()) / (m * (m - 1)) * min(m, d)
+
+
+def length(anchors: Tensor, norm: float) -> Tensor:
+    """Mean squared deviation of the norms of anchors (m, d) from ``norm`` roots of d, in such units."""
+    d = anchors.shape[1]
+    return ((anchors.norm(dim=1) / (norm * math.sqrt(d)) - 1) ** 2).mean()
+
+
+def infonce(first: Tensor, second: Tensor, temperature: float) -> Tensor:
+    """Symmetric InfoNCE of parallel rows (b, m) by cosine."""
+    scores = normalize(first, dim=1) @ normalize(second, dim=1).T / temperature
+    own = torch.arange(len(first), device=first.device)
+    return (cross_entropy(scores, own) + cross_entropy(scores.T, own)) / 2
+
+
+class Support(NamedTuple):
+    """A whitened support set: rows (K, r), and of each its leverage (K,), how much of its prediction it is itself."""
+
+    rows: Tensor
+    leverage: Tensor
+
+    @classmethod
+    def of(cls, white: Tensor) -> Support:
+        k = len(white)
+        leverage = (white.double() ** 2).sum(1) / (k - 1) + 1 / k
+        return cls(white.float(), leverage.clamp_max(1 - 1e-4).float())
+
+    def relative(self, mixture: Tensor, anchors: Tensor, rows: Tensor) -> Tensor:
+        """Relative representation (b, m) of support rows, each as if it had no part in covariance, mean and anchors.
+
+        The whitened inner product is K - 1 times a regression of the mixture's weights; this is its prediction of a
+        row left out. With the row left in, as K comes near d, every row is told from all others by its own weight in
+        the anchors, and nothing is learned that holds for another row.
+        """
+        k = len(self.rows)
+        h = self.leverage[rows, None]
+        own = mixture[:, rows].T - 1 / k
+        return (self.rows[rows] @ anchors.T - (k - 1) * h * own) / (1 - h) + own
+
+
+class Training:
+    """Iterate over it to train; :attr:`mixture` is that of the latest step, number :attr:`done`.
+
+    Parameters
+    ----------
+    supports : for each space that trains, its whitened support rows (K, r_i), on the device to train on. With one space
+        InfoNCE has no part (PARAM Single), with more it has (PARAM Multi).
+    start : (m, K) mixture to start from, such as the averages of k-means clusters.
+    steps, learning_rate : of Adam; the rate falls as a cosine.
+    batch : support rows that a step looks at.
+    left_out : rows are seen as if left out of the support (:meth:`Support.relative`).
+    gain : what the largest weight of a row of ``start`` is in logits above a weight of zero.
+    generator : CPU generator.
+
+    Raises
+    ------
+    ValueError
+        No space, supports of different numbers of rows, or a start for another number.
+    FloatingPointError
+        While iterating: the loss became NaN or infinite. The mixture is that of the step before.
+    """
+
+    def __init__(
+        self,
+        supports: Sequence[Tensor],
+        start: Tensor,
+        *,
+        steps: int,
+        generator: torch.Generator,
+        weights: Weights | None = None,
+        learning_rate: float = 0.05,
+        batch: int = 256,
+        left_out: bool = True,
+        gain: float = 5.0,
+    ) -> None:
+        sizes = [len(s) for s in supports]
+        if not sizes or len(set(sizes)) > 1 or start.shape[1] != sizes[0]:
+            raise ValueError(f"one support set in every space, got {sizes} rows and a start for {start.shape[1]}.")
+        self.supports = [Support.of(s) for s in supports]
+        self.steps, self.learning_rate, self.batch, self.left_out = steps, learning_rate, min(batch, sizes[0]), left_out
+        self.generator, self.weights, self.done = generator, weights or Weights(), 0
+        noise = 0.01 * torch.randn(start.shape, generator=generator)
+        peak = start.amax(1, keepdim=True).clamp_min(TINY)
+        self._logits = (gain * (start / peak).float() + noise.to(start.device)).to(supports[0].device)
+        self._logits.requires_grad_()
+
+    @property
+    def mixture(self) -> Tensor:
+        """(m, K) float64, not negative, of row sums 1."""
+        return self._logits.detach().double().softmax(1)
+
+    def relative(self) -> list[Tensor]:
+        """Relative representations (K, m) of the support rows in every space, each row as if left out."""
+        every = torch.arange(len(self.supports[0].rows), device=self._logits.device)
+        mixture = self._logits.detach().softmax(1)
+        return [s.relative(mixture, mixture @ s.rows, every) for s in self.supports]
+
+    def __iter__(self) -> Iterator[Losses]:
+        optimiser = torch.optim.Adam([self._logits], lr=self.learning_rate)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            optimiser, max(1, self.steps), eta_min=0.05 * self.learning_rate
+        )
+        count = len(self.supports[0].rows)
+        for step in range(1, self.steps + 1):
+            rows = torch.randperm(count, generator=self.generator)[: self.batch].to(self._logits.device)
+            terms = self._terms(rows)
+            w = self.weights
+            total = sum(weight * term for weight, term in zip(w[:4], terms, strict=True))
+            optimiser.zero_grad()
+            total.backward()
+            found = [t.item() for t in (total, *terms)]
+            if not all(map(math.isfinite, found)) or not torch.isfinite(self._logits.grad).all():
+                names = ("loss", *Losses._fields[2:])
+                bad = next((f"{n} became {v}" for n, v in zip(names, found, strict=True) if not math.isfinite(v)), "")
+                raise FloatingPointError(f"{bad or 'the gradient became NaN'} at step {step}")
+            optimiser.step()
+            schedule.step()
+            self.done = step
+            yield Losses(step, *found)
+
+    def _terms(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Coverage, orthogonality, length and InfoNCE of the support rows, means over spaces."""
+        w, mixture = self.weights, self._logits.softmax(1)
+        anchors = [mixture @ s.rows for s in self.supports]
+        each = len(anchors)
+        terms = [
+            sum(coverage(s.rows[rows], a, w.softness) for s, a in zip(self.supports, anchors, strict=True)) / each,
+            sum(map(orthogonality, anchors)) / each,
+            sum(length(a, w.norm) for a in anchors) / each,
+            mixture.new_zeros(()),
+        ]
+        if each > 1:
+            if self.left_out:
+                seen = [s.relative(mixture, a, rows) for s, a in zip(self.supports, anchors, strict=True)]
+            else:
+                seen = [s.rows[rows] @ a.T for s, a in zip(self.supports, anchors, strict=True)]
+            pairs = list(combinations(seen, 2))
+            terms[3] = sum(infonce(a, b, w.temperature) for a, b in pairs) / len(pairs)
+        return tuple(terms)
+
+
+def generalised_cca(supports: Sequence[Tensor], anchors: int) -> tuple[Tensor, Tensor]:
+    """Mixtures whose anchors are the directions that all spaces share best: PARAM Multi's aim in closed form.
+
+    MAXVAR generalised canonical scores g of the whitened supports, as rows ``(1 + c g) / K``: with c small enough they
+    are not negative and sum to 1, and the anchors ``P @ support`` are those of the scores but for their length. Lengths
+    follow the correlation between spaces of a score as predicted at rows left out, so that a direction that only seems
+    to be shared does not count.
+
+    Parameters
+    ----------
+    supports : whitened support rows (K, r_i) of each space, centred.
+    anchors : at most so many; no more than K - 1 and the ranks together.
+
+    Returns
+    -------
+    mixture (m, K) float64, and the correlation (m,) of each score's predictions between spaces, a mean over their
+    pairs, at least 0; with one space, with the score itself.
+    """
+    k = len(supports[0])
+    if len({len(s) for s in supports}) > 1:
+        raise ValueError(f"one support set in every space, got {[len(s) for s in supports]} rows.")
+    sides = [s.double() - s.double().mean(0) for s in supports]
+    z = torch.cat(sides, 1)
+    wide = k <= z.shape[1]
+    values, vectors = torch.linalg.eigh(z @ z.T if wide else z.T @ z)
+    kept = min(anchors, k - 1, int((values > 1e-10 * values[-1]).sum()))
+    values, vectors = values.flip(0)[:kept], vectors.flip(1)[:, :kept]
+    scores = (vectors if wide else z @ vectors / values.sqrt()) * math.sqrt(k)  # mean 0, variance 1
+    seen = []
+    for side in sides:
+        h = ((side**2).sum(1) / (k - 1) + 1 / k).clamp_max(1 - 1e-9)[:, None]
+        seen.append((side @ (side.T @ scores) / (k - 1) - h * scores) / (1 - h))
+    pairs = list(combinations(seen, 2)) or [(seen[0], scores)]
+    shared = (sum(correlation(a, b) for a, b in pairs) / len(pairs)).clamp_min(0)
+    room = 1 / (-scores.amin(0)).clamp_min(TINY)
+    return (1 + room.min() * shared[:, None] * scores.T) / k, shared
+
+
+def correlation(a: Tensor, b: Tensor) -> Tensor:
+    """Correlation (m,) of the columns of (K, m) with those of another such table; 0 where one is constant."""
+    a, b = a - a.mean(0), b - b.mean(0)
+    return (a * b).sum(0) / (a.norm(dim=0) * b.norm(dim=0)).clamp_min(TINY)
+
+
+def one_row_each(rows: Sequence[int] | Tensor, count: int) -> Tensor:
+    """The mixture (m, count) float64 whose anchors are support rows themselves."""
+    rows = torch.as_tensor(rows)
+    mixture = torch.zeros(len(rows), count, dtype=torch.float64)
+    mixture[torch.arange(len(rows)), rows] = 1
+    return mixture
+
+
+def effective_rows(mixture: Tensor) -> float:
+    """Mean over anchors of 1 / sum P^2: of how many rows an anchor is the average, in effect."""
+    return float((1 / (mixture**2).sum(1)).mean())
