@@ -62,6 +62,7 @@ def form(s: state.State) -> None:
             help="After the run, each part of the seeds is held out once and the rest must recover it. "
             "It costs as many further fits, and without it no run is called aligned.",
         )
+        jobs = forms.processes("restarts", "run_jobs") if methods.method_class(name).spreads else 1
     steps, reason = (), ""
     try:
         steps = preprocess.parse_steps(text)
@@ -90,7 +91,7 @@ def form(s: state.State) -> None:
             disabled=bool(reason) or busy is not None,
             key="run",
             on_click=press,
-            args=(s, method, steps, int(seed), folds, False),
+            args=(s, method, steps, int(seed), folds, jobs, False),
             help="A run of yours is going on: stop it, or queue this one." if busy else "Start in the background",
         )
         if busy is not None:
@@ -100,17 +101,17 @@ def form(s: state.State) -> None:
                 disabled=bool(reason),
                 key="queue",
                 on_click=press,
-                args=(s, method, steps, int(seed), folds, True),
+                args=(s, method, steps, int(seed), folds, jobs, True),
                 help="Starts when the runs before it are done",
             )
 
 
-def press(s: state.State, method: Method, steps, seed: int, folds: int, queue: bool) -> None:
+def press(s: state.State, method: Method, steps, seed: int, folds: int, jobs: int, queue: bool) -> None:
     """A second click may arrive before the button is drawn disabled: then a run is already going, and one is enough."""
     if runner.my_active_job(s) is not None and not queue:
         return
     try:
-        runner.start(s, method, preprocess=steps, seed=seed, folds=folds)
+        runner.start(s, method, preprocess=steps, seed=seed, folds=folds, jobs=jobs)
     except InputError as e:
         s.notice = str(e)
 

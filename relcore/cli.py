@@ -333,6 +333,8 @@ def run_align(args: argparse.Namespace) -> int:
             folder=folder,
             notes=notes,
             keep_spaces=False,
+            jobs=args.jobs,
+            scheduler=args.scheduler,
         )
         for line in [*said, *first_few("seeds", useless)]:  # bad input is told in one line, so these wait till here
             tell(line)
@@ -730,6 +732,7 @@ def parser() -> Parser:
     p.add_argument(
         "--folds", type=count, default=3, help="parts of the seeds held out in turn as a check; 0 for none (default 3)"
     )
+    add_spread_options(p, "restarts")
     p.add_argument("--out", type=Path, metavar="DIR", help="keep the run in this folder")
 
     p = command("sweep", run_sweep, "run a table of alignments; started again, it goes on where it was")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from relcore.errors import InputError
+from relcore.errors import InputError, RunFailed
 
 TRIES = 3  # a task in whose company workers die so often is given up
 ALONE = 2  # after so many deaths it runs by itself, to see whether it is to blame
@@ -93,6 +93,33 @@ def run(
             yield index, _here(function, task)
     else:
         yield from _in_processes(function, tasks, jobs)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Where a method's tasks run: ``jobs`` and ``scheduler`` of :func:`run`. Results do not depend on it."""
+
+    jobs: int = 1
+    scheduler: str = ""
+
+    def in_order(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Any]:
+        """Results in the order of the tasks, each as soon as those before it are there; closing ends the rest.
+
+        Raises
+        ------
+        RunFailed
+            The workers of a task died whenever it was tried.
+        """
+        early: dict[int, Any] = {}
+        following = 0
+        with contextlib.closing(run(function, tasks, jobs=self.jobs, scheduler=self.scheduler)) as results:
+            for index, result in results:
+                if isinstance(result, Lost):
+                    raise RunFailed(f"a part of the search could not be done: {result.reason}.")
+                early[index] = result
+                while following in early:
+                    yield early.pop(following)
+                    following += 1
 
 
 def close() -> None:

@@ -19,6 +19,7 @@ from relcore.errors import InputError, RunFailed
 from relcore.methods.base import Alignment, Linear, Method, Restarts, Snapshot, mapped
 from relcore.metrics import health, retrieval, spectrum
 from relcore.ops import neighbors, relative
+from relcore.parallel import Workers
 from relcore.projection import Projection, fit_pca
 from relcore.space import Pair, Pairs
 
@@ -35,6 +36,7 @@ class Task:
     ----------
     folds : the seeds are split in so many parts; each is held out once to see whether the others recover it.
         0 leaves the check out. It needs at least :data:`relcore.metrics.health.MIN_SEEDS` seeds.
+    workers : where a method that spreads its work does so; the result is the same.
     """
 
     method: Method
@@ -43,6 +45,7 @@ class Task:
     seed: int = 0
     device: str = "auto"
     folds: int = 3
+    workers: Workers = Workers()
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +143,7 @@ class Fit:
             A quantity became NaN or infinite, or the method broke off.
         """
         generator = torch.Generator().manual_seed(self.task.seed)
-        steps = self.task.method.steps(self.x, self.y, self.task.seeds, generator=generator, device=self.device)
+        steps = self.task.method.steps(self.x, self.y, self.task.seeds, generator=generator, **self._where())
         watched = 0
         while True:
             try:
@@ -169,6 +172,9 @@ class Fit:
             yield self._progress(step.iteration, step.total, step.phase, metrics, frame, step.restarts)
         yield from self._hold_out()
 
+    def _where(self) -> dict[str, Any]:
+        return {"device": self.device} | ({"workers": self.task.workers} if self.task.method.spreads else {})
+
     def _hold_out(self) -> Generator[Progress, None, None]:
         """Refit without a part of the seeds and rank their partners: the one check a confident mistake cannot pass."""
         seeds, folds = self.task.seeds, self.task.folds
@@ -185,7 +191,7 @@ class Fit:
         for i, part in enumerate(parts):
             rest = seeds.take(np.setdiff1d(np.arange(len(seeds)), part))
             generator = torch.Generator().manual_seed(self.task.seed + 1 + i)
-            steps = self.task.method.check_steps(self.x, self.y, rest, generator=generator, device=self.device)
+            steps = self.task.method.check_steps(self.x, self.y, rest, generator=generator, **self._where())
             phase = f"check: seeds held out, part {i + 1} of {len(parts)}"
             while True:
                 try:

@@ -240,6 +240,7 @@ class Run:
         return Pair(*spaces, truth=self.pairs[1])
 
     def task(self) -> Task:
+        from relcore.parallel import Workers
         from relcore.pipeline import Task
 
         r = self.record
@@ -250,6 +251,7 @@ class Run:
             seed=r["seed"],
             device=r["device"],
             folds=r["folds"],
+            workers=Workers(r.get("jobs", 1), r.get("scheduler", "")),
         )
 
 
@@ -271,6 +273,8 @@ def create(
     title: str = "",
     notes: tuple[str, ...] = (),
     keep_spaces: bool = True,
+    jobs: int = 1,
+    scheduler: str = "",
 ) -> Run:
     """Write the folder of a run that waits to be executed.
 
@@ -280,6 +284,7 @@ def create(
     notes : what the person must know about the input, such as a corrupted share of the seeds.
     keep_spaces : keep the spaces on disk, for a worker and later sessions; a command that runs on its own files
         need not.
+    jobs, scheduler : where the run spreads its work (:class:`relcore.parallel.Workers`); no part of its result.
 
     Raises
     ------
@@ -287,6 +292,9 @@ def create(
         If the method cannot work on these sizes, or the folder holds something that is not a run.
     """
     method.check(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, len(seeds))
+    if (jobs > 1 or scheduler) and not method.spreads:
+        able = [name for name in methods.REGISTRY if methods.method_class(name).spreads]
+        raise InputError(f"{method.title} works in one process; several are for {', '.join(able) or 'no method yet'}.")
     run_id = new_id()
     folder = store.home() / "runs" / run_id if folder is None else Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -323,6 +331,8 @@ def create(
             "seed": seed,
             "device": device,
             "folds": folds,
+            "jobs": jobs,
+            "scheduler": scheduler,
             "seeds": len(seeds),
             **sides,
             "status": "queued",

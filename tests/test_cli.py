@@ -331,6 +331,19 @@ def test_the_front_door_exits_with_the_code():
 # ---------------------------------------------------------------------- runs that fail or are stopped: exit 1
 
 
+def test_restarts_in_two_processes_give_the_same_run(align):
+    options = ("--pair-by", "name", "--set", "restarts=96", "--set", "agree=0", "--folds", "0", "--json")
+    one, two = (json.loads(align(*options, *jobs, method="hga")[1]) for jobs in ((), ("--jobs", "2")))
+    for key in ("metrics", "health", "steps", "chosen", "verdict"):
+        assert one[key] == two[key]
+    assert one["health"]["confidence"]["restarts"] >= 3 * 4  # finalists of three chunks
+
+
+def test_processes_for_a_method_that_uses_one_are_refused(align):
+    code, out, err = align("--jobs", "2", "--folds", "0", "--pair-by", "name", "--seeds", "10")
+    assert code == 2 and "works in one process; several are for hga" in err and len(err.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     "error",
     [RunFailed("loss became nan at step 4", 3), MemoryError(), OSError(errno.ENOSPC, "No space left on device")],

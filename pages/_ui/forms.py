@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 
 import streamlit as st
 
@@ -31,6 +32,22 @@ def method_form(name: str) -> Method | None:
     except InputError as e:
         st.error(str(e))
         return None
+
+
+def processes(what: str, key: str) -> int:
+    """How many processes of this machine to use."""
+    most = os.cpu_count() or 1
+    return int(
+        st.number_input(
+            "Processes",
+            1,
+            most,
+            1,
+            key=key,
+            persist_state="session",
+            help=f"Of this machine, for the {what}. The result does not depend on it; each takes some 300 MB.",
+        )
+    )
 
 
 def _matters(f: dataclasses.Field, values: dict) -> bool:

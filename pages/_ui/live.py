@@ -319,14 +319,14 @@ CONFIDENCE = {
     "score": (
         "Score J at σ = 0.2",
         "{:.3g}",
-        "Mean kernel between all rows of the two sides, of the best map. Compare it between runs on the same data "
+        "Mean kernel between the rows of the two sides, of the best restart. Compare it between runs on the same data "
         "only.",
     ),
     "fit": (
         "Fit",
         "{:.2f}",
-        "The score over the geometric mean of each side's score with itself: near 1 when one side lies on the other as "
-        "it lies on itself. High does not prove the map right.",
+        "The score of the map in the end over the geometric mean of each side's score with itself: near 1 when one "
+        "side lies on the other as it lies on itself. High does not prove the map right.",
     ),
     "margin": (
         "Margin",
@@ -334,8 +334,8 @@ CONFIDENCE = {
         "Log score of the best map above the best different one. Below 0.1 the two are not told apart: ambiguous, "
         "seeds are needed.",
     ),
-    "votes": ("Votes", "{:.0f}", "Restarts that ended in the best map: agreement that does not come from the score."),
-    "restarts": ("Restarts", "{:.0f}", "Starts of the search, those given up included."),
+    "votes": ("Votes", "{:.0f}", "Restarts, of those that climbed to the end, that ended in the best map."),
+    "restarts": ("Climbed to the end", "{:.0f}", "Restarts that were not given up; votes are counted among them."),
 }
 
 

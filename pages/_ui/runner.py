@@ -26,6 +26,7 @@ def start(
     preprocess: tuple[str, ...] = DEFAULT,
     seed: int = 0,
     folds: int = 3,
+    jobs: int = 1,
 ) -> None:
     """Create the run, hand it to the registry and look at it.
 
@@ -48,6 +49,7 @@ def start(
         reports=(data.report_x, data.report_y),
         title=next_title(method),
         notes=notes,
+        jobs=jobs,
     )
     state.jobs().submit(run.folder, s.owner)
     s.run_id = run.id

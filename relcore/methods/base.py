@@ -196,6 +196,7 @@ class Method(ABC):
     title: ClassVar[str]  # on the screen
     summary: ClassVar[str]  # one sentence
     source: ClassVar[str]  # paper and section
+    spreads: ClassVar[bool] = False  # steps takes ``workers`` (relcore.parallel.Workers), to use several processes
     needs: ClassVar[Needs] = Needs()
 
     def __post_init__(self):

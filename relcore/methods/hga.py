@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -12,12 +14,13 @@ import numpy as np
 from relcore.errors import InputError
 from relcore.methods import costs
 from relcore.methods.base import Alignment, Cost, Linear, Method, Needs, Restarts, Snapshot, Step, param
+from relcore.parallel import Workers
 
 if TYPE_CHECKING:
     from torch import Generator as TorchGenerator
     from torch import Tensor
 
-    from relcore.ops.climb import LeftOut, Problem
+    from relcore.ops.climb import Chunk, LeftOut, Problem
     from relcore.space import Pairs
 
 PAPER = "arXiv 2608.28840"
@@ -82,6 +85,7 @@ class HGA(Method):
     summary = "Turn A onto B so that the two clouds coincide, without any known pair."
     source = PAPER
     needs = Needs()
+    spreads = True
 
     mode: str = param(
         "informed",
@@ -223,15 +227,19 @@ class HGA(Method):
         advanced=True,
     )
 
-    def steps(self, x, y, seeds, *, generator, device="cpu"):
+    def steps(self, x, y, seeds, *, generator, device="cpu", workers=None):
+        """``workers`` (:class:`relcore.parallel.Workers`) climb chunks of restarts on the CPU; on a GPU this process
+        does."""
         search = _paper if self.mode == "paper" else _informed
-        return (yield from search(self, x, y, seeds, generator, device))
+        workers = workers if workers is not None and device == "cpu" else Workers()
+        return (yield from search(self, x, y, seeds, generator, device, workers))
 
-    def check_steps(self, x, y, seeds, *, generator, device="cpu"):
+    def check_steps(self, x, y, seeds, *, generator, device="cpu", workers=None):
         """From the seeds alone: what the shapes give without them says nothing about them."""
         if self.mode == "paper":
-            return (yield from self.steps(x, y, seeds, generator=generator, device=device))
-        return (yield from _informed(self, x, y, seeds, generator, device, seeds_only=True))
+            led = dataclasses.replace(self, random_starts=1)  # the one that starts at the seeds' map
+            return (yield from led.steps(x, y, seeds, generator=generator, device=device, workers=workers))
+        return (yield from _informed(self, x, y, seeds, generator, device, Workers(), seeds_only=True))
 
     def estimate(self, n, m, dx, dy, seeds):
         return _estimate(self, n, m, dx, dy, seeds)
@@ -468,18 +476,32 @@ class _Watch:
 
 
 def _informed(
-    method: HGA, x: Tensor, y: Tensor, seeds: Pairs, generator: TorchGenerator, device: str, seeds_only: bool = False
+    method: HGA,
+    x: Tensor,
+    y: Tensor,
+    seeds: Pairs,
+    generator: TorchGenerator,
+    device: str,
+    workers: Workers,
+    seeds_only: bool = False,
 ) -> Generator[Step, None, Alignment]:
     view = _view(method, x, y, seeds, generator, device)
     search = _Informed(method, view, generator, seeds_only)
     yield from search.from_seeds()
     if not seeds_only:
         yield from search.from_shapes()
-        yield from search.at_random()
+        yield from search.at_random(workers)
     yield from search.on_sample()
     if not seeds_only:
         yield from search.exchange()
     return (yield from search.finish(x, y))
+
+
+def _random_chunk(task: tuple) -> Chunk:
+    """In whatever process: a task of :meth:`_Informed.at_random`."""
+    from relcore.ops import climb
+
+    return climb.random_chunk(*task)
 
 
 class _Informed:
@@ -578,21 +600,26 @@ class _Informed:
         self.pool.add(ids, "shapes", found.maps, found.scores[-1], self.evidence(found.maps))
         yield from self.watch.steps("from the shapes", self.ladder, ids, found.scores, found.maps, ids)
 
-    def at_random(self) -> Iterator[Step]:
-        """Chunks of random restarts, until enough agree."""
+    def at_random(self, workers: Workers) -> Iterator[Step]:
+        """Chunks of random restarts, looked at in their order until enough agree."""
         from relcore.ops import climb
 
+        tasks = []
         for number in range(self.chunks):
-            if self.pool.settled(self.method.agree):
-                return
             ids = list(range(number * climb.CHUNK, min((number + 1) * climb.CHUNK, self.method.restarts)))
-            anywhere = number % 4 == 3
-            chunk = climb.random_chunk(self.plan, ids, anywhere)
-            kept = [ids[i] for i in chunk.finalists.tolist()]
-            self.pool.add(kept, "random", chunk.maps, chunk.scores[-1], self.evidence(chunk.maps))
-            sigmas = (*((1.0,) if anywhere else ()), *(s for s, _ in self.plan.landmark_stages))
-            yield from self.watch.steps("random starts on centroids", sigmas, ids, chunk.landmark_scores, None, kept)
-            yield from self.watch.steps("their best on points", self.ladder, kept, chunk.scores, chunk.maps)
+            tasks.append((self.plan, ids, number % 4 == 3))
+        if not tasks or self.pool.settled(self.method.agree):
+            return
+        with contextlib.closing(workers.in_order(_random_chunk, tasks)) as chunks:
+            for (_, ids, anywhere), chunk in zip(tasks, chunks, strict=True):
+                kept = [ids[i] for i in chunk.finalists.tolist()]
+                self.pool.add(kept, "random", chunk.maps, chunk.scores[-1], self.evidence(chunk.maps))
+                sigmas = (*((1.0,) if anywhere else ()), *(s for s, _ in self.plan.landmark_stages))
+                scores = chunk.landmark_scores
+                yield from self.watch.steps("random starts on centroids", sigmas, ids, scores, None, kept)
+                yield from self.watch.steps("their best on points", self.ladder, kept, chunk.scores, chunk.maps)
+                if self.pool.settled(self.method.agree):
+                    return
 
     def on_sample(self) -> Iterator[Step]:
         """The best different solutions climb once more, on all rows of the sample, and are compared there."""
@@ -646,7 +673,7 @@ class _Informed:
         from relcore.ops import climb, linalg
 
         method, view, pool = self.method, self.view, self.pool
-        self._break_tie()
+        self._decide()
         best = pool.maps[pool.best]
         right = _trusted(view, best)
         rows, known = self._last_rows(right)
@@ -719,23 +746,31 @@ class _Informed:
         some = [v[:rows] for v, rows in zip(sides, (LEFT_OUT_ROWS, WIDER * LEFT_OUT_ROWS), strict=True)]
         return climb.left_out(*some, view.axes_x, view.axes_y, found)
 
-    def _break_tie(self) -> None:
-        """Between solutions that score alike, a wider bandwidth decides: it tells classes apart that look alike."""
+    def _decide(self) -> None:
+        """Choose between the best different solutions by their scores on all rows of the sample.
+
+        Where two score alike, a wider bandwidth decides: it tells classes apart that look alike.
+        """
+        import torch
+
         from relcore.ops import kernel
 
         pool, p = self.pool, self.view.problem
-        values = pool.values()
-        near = [i for i in pool.leaders(FINALISTS) if values[i] > values.max() - TIE]
-        if len(near) > 1:
-            wide = [float(kernel.objective(pool.maps[i][None], p.x, p.y, TIE_SIGMA)) for i in near]
-            pool.preferred = near[int(np.argmax(wide))]
+        leaders = pool.leaders(RIVALS)
+        maps = torch.stack([pool.maps[i] for i in leaders])
+        for i, score in zip(leaders, kernel.objective(maps, p.x, p.y).tolist(), strict=True):
+            pool.scores[i] = score
+        values = pool.values()[leaders]
+        near = np.flatnonzero(values > values.max() - TIE)
+        wide = kernel.objective(maps[torch.from_numpy(near)], p.x, p.y, TIE_SIGMA).cpu().numpy()
+        pool.preferred = leaders[near[int(np.argmax(wide))]]
 
 
 # ---------------------------------------------------------------- the paper's search
 
 
 def _paper(
-    method: HGA, x: Tensor, y: Tensor, seeds: Pairs, generator: TorchGenerator, device: str, seeds_only: bool = False
+    method: HGA, x: Tensor, y: Tensor, seeds: Pairs, generator: TorchGenerator, device: str, workers: Workers
 ) -> Generator[Step, None, Alignment]:
     import torch
 
@@ -744,7 +779,7 @@ def _paper(
     view = _view(method, x, y, seeds, generator, device)
     p = view.problem
     base = int(torch.randint(SEARCH_SEED, (), generator=generator))
-    ids = list(range(1 if seeds_only else method.random_starts))
+    ids = list(range(method.random_starts))
     begin = starts.random_orthogonal(p.x.shape[1], ids, base, method.reflections).to(p.x.device)
     if p.known is not None:
         begin[0] = linalg.polar((p.known[0].T @ p.known[1])[None], p.proper)[0]
@@ -758,12 +793,13 @@ def _paper(
     for stage, sigma in enumerate(sigmas):
         if stage == len(sigmas) - 1 and stage:
             chunks, given_up = _without_hopeless(chunks, scores, method.give_up)
-        for number, (some, maps) in enumerate(chunks):
-            for part in parts:
-                maps, score = climb.ascend(p, maps, sigma, part, view.judge)
+        tasks = [(p, maps, sigma, parts, view.judge) for _, maps in chunks]
+        with contextlib.closing(_ascended(workers, tasks)) as ascended:
+            for number, maps, score in ascended:
+                some = chunks[number][0]
                 scores[some] = score[-1].cpu()
                 yield from watch.steps(f"ascent at {sigma:g}", (sigma,), some, score, maps)
-            chunks[number] = (some, maps)
+                chunks[number] = (some, maps)
     pool = _Pool(p.x)
     for some, maps in chunks:
         pool.add(some, "random", maps, scores[some], [0.0] * len(some))
@@ -782,6 +818,30 @@ def _paper(
         confidence=confidence,
         notes=notes + _about_seeds(view, _trusted(view, best)) + _about(confidence),
     )
+
+
+def _ascended(workers: Workers, tasks: list[tuple]) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Number, maps and scores of each chunk after each part of its steps, in the same order whatever runs where."""
+    if workers != Workers():
+        for number, found in enumerate(workers.in_order(_ascend, tasks)):
+            yield from ((number, maps, score) for maps, score in found)
+        return
+    for number, (p, maps, sigma, parts, judge) in enumerate(tasks):  # part by part, to be watched
+        for part in parts:
+            ((maps, score),) = next(workers.in_order(_ascend, [(p, maps, sigma, [part], judge)]))
+            yield number, maps, score
+
+
+def _ascend(task: tuple) -> list[tuple[Tensor, Tensor]]:
+    """In whatever process: maps and scores of a chunk after each part of its steps at one bandwidth."""
+    from relcore.ops import climb
+
+    p, maps, sigma, parts, judge = task
+    found = []
+    for part in parts:
+        maps, score = climb.ascend(p, maps, sigma, part, judge)
+        found.append((maps, score))
+    return found
 
 
 def _cosine(first: float, last: float, steps: int) -> tuple[float, ...]:
@@ -862,11 +922,14 @@ def _confidence(view: _View, pool: _Pool, final: Tensor) -> dict[str, float]:
     best, leaders = pool.best, pool.leaders(RIVALS)
     alike = pool.alike()
     score, reached = kernel.objective(torch.stack([pool.maps[best], final]), p.x, p.y).tolist()
-    # a row beside itself says nothing of the other side's rows, and weighs much where rows are few
-    own = [(len(v) * float(kernel.objective(eye, v, v)) - 1) / max(len(v) - 1, 1) for v in (p.x, p.y)]
+    within = 1.0
+    for v in (p.x, p.y):
+        # a row beside itself says nothing of the other side's rows, and weighs much where rows are few
+        whole = float(kernel.objective(eye, v, v))
+        within *= max((len(v) * whole - 1) / max(len(v) - 1, 1), whole / 10, 1e-30)
     out = {
         "score": score,
-        "fit": reached / max(math.sqrt(max(own[0], 0) * max(own[1], 0)), reached, 1e-30),
+        "fit": min(reached / math.sqrt(within), 1.0),
         "votes": float(alike.sum()),
         "restarts": float(len(pool.maps)),
     }

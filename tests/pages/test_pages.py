@@ -91,7 +91,22 @@ def test_a_finished_search_shows_its_restarts_and_how_sure_it_is(app, monkeypatc
     said = texts(at)
     assert "80 restarts, 60 given up" in said and "20 are not drawn" in said and "judging σ = 0.2" in said
     tiles = {m.label: m.value for m in at.metric}
-    assert tiles["Votes"] == "3" and tiles["Margin"] == "0.40" and tiles["Fit"] == "0.90" and tiles["Restarts"] == "80"
+    assert (
+        tiles["Votes"] == "3"
+        and tiles["Margin"] == "0.40"
+        and tiles["Fit"] == "0.90"
+        and tiles["Climbed to the end"] == "80"
+    )
+
+
+def test_processes_are_offered_where_a_method_uses_them(app, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    at = app("pages/align.py", method="hga")
+    at.number_input(key="run_jobs").set_value(3).run()
+    at.button(key="run").click().run()
+    assert Run.load(at.registry.submitted[0].folder).record["jobs"] == 3
+    at = app("pages/align.py", method="procrustes")
+    assert not [n for n in at.number_input if n.key == "run_jobs"]
 
 
 def test_a_second_press_starts_no_second_run(app):
@@ -170,7 +185,7 @@ def test_spaces_that_cannot_be_paired_say_which_methods_still_work(app, home):
     assert "No pairs are known" in texts(at)
     at.switch_page("pages/align.py").run()
     assert at.button(key="run").disabled
-    assert any("needs at least" in e.value and "seeds yet" in e.value for e in at.error)
+    assert any("needs at least" in e.value and "Without seeds you can run Hyperspherical" in e.value for e in at.error)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 12])
