@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relcore import seeds
 from relcore.errors import InputError
-from relcore.space import Pairs, make_space
+from relcore.space import NO_LABEL, Pairs, make_space
 
 WORDS = ["the", "of", "to", "New York", "the", "left", "right", "a,b"]
 
@@ -483,3 +483,67 @@ def test_b20_fewer_seeds_than_dimensions_is_said():
     z, _ = make_space(rng.normal(size=(20, 4)))
     assert seeds.quality(Pairs.by_row(15), z, z)["notes"] == []
     assert seeds.quality(Pairs.empty(), x, y)["x"]["rank"] == 0
+
+
+# ------------------------------------------------------------------------------------------------- anchors of a kind
+
+
+def clustered(n: int = 90, k: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    label = rng.permutation(np.arange(n) % k)
+    return 9 * rng.normal(size=(k, 4))[label] + rng.normal(size=(n, 4)), label
+
+
+def test_medoids_are_the_pairs_nearest_to_the_centroids():
+    v, label = clustered()
+    known = Pairs(np.stack([np.arange(10, 90), np.arange(80)[::-1]], 1))
+    chosen = seeds.medoids(v, known, 6, 0)
+    assert sorted(label[chosen.x]) == [0, 1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(chosen.y, 89 - chosen.x)  # with their partners
+    for i in chosen.x:
+        own = v[10:][label[10:] == label[i]]
+        assert np.linalg.norm(v[i] - own.mean(0)) == pytest.approx(np.linalg.norm(own - own.mean(0), axis=1).min())
+    assert len(seeds.medoids(v, known, 0, 0)) == 0 and len(set(seeds.medoids(v, known, 80, 0).x)) == 80
+
+
+def test_centroids_are_weights_that_any_space_of_the_rows_can_use():
+    v, label = clustered()
+    known = Pairs.by_row(90)
+    weights = seeds.centroids(v, known, 6, 0)
+    np.testing.assert_allclose(weights.sum(1), 1)
+    other = v @ np.random.default_rng(1).normal(size=(4, 7)) + 3
+    means = {tuple(np.round(other[label == k].mean(0), 8)) for k in range(6)}
+    assert {tuple(np.round(row, 8)) for row in weights @ other} == means
+    assert seeds.centroids(v, known, 0, 0).shape == (0, 90)
+
+
+def test_the_most_frequent_are_the_first_rows_of_x():
+    known = Pairs(np.array([[7, 0], [2, 5], [9, 1], [4, 4]]))
+    np.testing.assert_array_equal(seeds.most_frequent(known, 3).array, [[2, 5], [4, 4], [7, 0]])
+
+
+def test_stratified_goes_round_the_labels_and_takes_those_without_last():
+    labels = np.array(["a"] * 20 + ["b"] * 4 + ["c"] * 6 + [NO_LABEL] * 10, dtype=object)
+    known = Pairs.by_row(40)
+    chosen = seeds.stratified(labels, known, 12, 3)
+    assert sorted(labels[chosen.x]) == ["a"] * 4 + ["b"] * 4 + ["c"] * 4
+    assert sorted(labels[seeds.stratified(labels, known, 16, 3).x]) == ["a"] * 6 + ["b"] * 4 + ["c"] * 6
+    most = seeds.stratified(labels, known, 33, 3)
+    assert sum(labels[most.x] == NO_LABEL) == 3
+    np.testing.assert_array_equal(most.array[:12], chosen.array)  # a smaller draw is the beginning
+    assert set(seeds.stratified(labels, known, 12, 4).x) != set(chosen.x)
+
+
+@pytest.mark.parametrize(
+    "choose",
+    [
+        lambda known, count: seeds.medoids(np.eye(5), known, count, 0),
+        lambda known, count: seeds.centroids(np.eye(5), known, count, 0),
+        lambda known, count: seeds.most_frequent(known, count),
+        lambda known, count: seeds.stratified(np.array(["a"] * 5, dtype=object), known, count, 0),
+    ],
+)
+def test_more_anchors_than_pairs_are_refused_by_every_choice(choose):
+    for count in (6, -1):
+        with pytest.raises(InputError, match=f"{count} seeds asked for, but only 5 pairs are known"):
+            choose(Pairs.by_row(5), count)

@@ -12,8 +12,11 @@ from relcore.methods.base import Method, field_type, parse_value
 REGISTRY = {
     "ao": "anchor_optimization:AnchorOptimization",
     "anchordot": "anchordot:AnchorDOT",
+    "cca": "cca:GeneralisedCCA",
     "contrastive": "contrastive:Contrastive",
     "hga": "hga:HGA",
+    "kmeans": "param:KMeans",
+    "param": "param:Param",
     "procrustes": "procrustes:Procrustes",
     "relative": "relative:Relative",
 }

@@ -71,7 +71,48 @@ class Shifted:
         return self.encode(unit_rows(v - self.shift))
 
 
-KINDS = {kind: tuple(f.name for f in fields(kind)) for kind in (Residual, Factor)}
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """``v -> (v - origin) matrix + offset``: similarities that are inner products in coordinates of their own."""
+
+    origin: Tensor  # (d,)
+    matrix: Tensor  # (d, m)
+    offset: Tensor  # (m,)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        return (v - self.origin) @ self.matrix + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Cosines:
+    """``v -> (v - centre) / |v - centre| directions + offset``: cosines, each feature scaled and shifted."""
+
+    centre: Tensor  # (d,)
+    directions: Tensor  # (d, m)
+    offset: Tensor  # (m,)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        from relcore.ops.neighbors import unit_rows
+
+        return unit_rows(v - self.centre) @ self.directions + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """``v -> offset - |v - point| gain`` for each of m points."""
+
+    points: Tensor  # (m, d)
+    gain: Tensor  # (m,)
+    offset: Tensor  # (m,)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        import torch
+
+        exact = torch.cdist(v, self.points, compute_mode="donot_use_mm_for_euclid_dist")
+        return self.offset - exact * self.gain
+
+
+KINDS = {kind: tuple(f.name for f in fields(kind)) for kind in (Residual, Factor, Affine, Cosines, Distances)}
 
 
 def encoder_arrays(name: str, encode: Callable | None) -> dict[str, Tensor]:

@@ -244,6 +244,7 @@ def generalised_cca(supports: Sequence[Tensor], anchors: int) -> tuple[Tensor, T
     kept = min(anchors, k - 1, int((values > 1e-10 * values[-1]).sum()))
     values, vectors = values.flip(0)[:kept], vectors.flip(1)[:, :kept]
     scores = (vectors if wide else z @ vectors / values.sqrt()) * math.sqrt(k)  # mean 0, variance 1
+    scores = scores * torch.where((scores**3).sum(0) < 0, -1.0, 1.0)  # one sign of the two, whatever the coordinates
     seen = []
     for side in sides:
         h = ((side**2).sum(1) / (k - 1) + 1 / k).clamp_max(1 - 1e-9)[:, None]

@@ -49,3 +49,69 @@ def test_new_vectors_are_encoded_like_the_rows():
 def test_no_seeds_is_refused():
     with pytest.raises(InputError, match="Relative representation needs at least 1 seed pairs, got 0"):
         fit(rows(5, 3, 0), rows(5, 3, 1), Pairs.empty())
+
+
+# ---------------------------------------------------------------- other similarities and anchors
+
+
+def with_params(x, y, seeds, **params):
+    return method("relative", **params).fit(x, y, seeds, generator=torch.Generator().manual_seed(0))
+
+
+def test_every_similarity_is_the_one_of_the_operations_fitted_on_the_seeds():
+    from relcore.ops.similarity import fit as fitted
+    from relcore.ops.similarity import ridge_of
+
+    x, y = rows(60, 6, 0) + 1, rows(70, 9, 1)
+    seeds = Pairs(np.stack([np.arange(30), np.arange(30)[::-1] + 5], 1))
+    for kind in ("centred", "wip", "euclidean", "gamma"):
+        run = with_params(x, y, seeds, similarity=kind, shrinkage="fixed", shrinkage_amount=0.2, gamma=1.3)
+        for v, at, out in ((x, seeds.x, run.x), (y, seeds.y, run.y)):
+            support = v[at.tolist()]
+            want = fitted(kind, support, ridge=ridge_of(0.2), gamma=1.3)(v, support)
+            if kind == "centred":
+                out = out / (v - support.mean(0)).norm(dim=1, keepdim=True)
+            torch.testing.assert_close(out, want, rtol=1e-3, atol=1e-3)
+
+
+def test_standardised_features_have_no_mean_and_variance_1_over_the_seeds():
+    x, y = rows(60, 6, 0) + 1, rows(70, 9, 1)
+    for kind in ("cosine", "centred", "wip", "euclidean", "gamma"):
+        run = with_params(x, y, Pairs.by_row(30), similarity=kind, standardise=True)
+        for out in (run.x, run.y):
+            torch.testing.assert_close(out[:30].mean(0), torch.zeros(30), rtol=0, atol=1e-4)
+            torch.testing.assert_close(out[:30].std(0, correction=0), torch.ones(30), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("choose", ["random", "farthest", "medoids", "first"])
+def test_anchors_may_be_some_of_the_seeds(choose):
+    x, y = rows(60, 6, 0), rows(70, 9, 1)
+    seeds = Pairs(np.stack([np.arange(40)[::-1], np.arange(40) + 5], 1))
+    run, again = (with_params(x, y, seeds, choose=choose, count=7) for _ in range(2))
+    np.testing.assert_array_equal(run.anchors.array, again.anchors.array)
+    assert run.x.shape == (60, 7) and len(set(run.anchors.x)) == 7
+    np.testing.assert_array_equal(run.anchors.y, 44 - run.anchors.x)
+    want = cosine_similarity(x.numpy(), x[run.anchors.x.tolist()].numpy())
+    np.testing.assert_allclose(run.x / x.norm(dim=1, keepdim=True), want, atol=1e-5)
+    if choose == "first":
+        assert sorted(run.anchors.x) == list(range(7))
+    with pytest.raises(InputError, match="41 anchors are to be chosen of 40 seeds; ask for at most 40, or add seeds"):
+        with_params(x, y, seeds, choose=choose, count=41)
+
+
+def test_averages_of_clusters_are_the_same_averages_on_both_sides():
+    x = rows(60, 6, 0)
+    y = x @ torch.linalg.qr(rows(6, 6, 1))[0]
+    run = with_params(x, y, Pairs.by_row(60), choose="kmeans", count=5)
+    assert run.anchors is None and run.anchors_x.shape == (5, 6)
+    torch.testing.assert_close(run.x, run.y, rtol=0, atol=1e-5)
+
+
+def test_whitening_needs_seeds_and_tells_the_shrinkage_it_found():
+    x, y = rows(60, 6, 0), rows(60, 6, 0) @ rows(6, 6, 1)
+    run = with_params(x, y, Pairs.by_row(30), similarity="wip")
+    assert set(run.chosen) == {"shrinkage_amount"}
+    with pytest.raises(InputError, match="covariance of the seeds and needs at least 4 of them, got 3"):
+        with_params(x, y, Pairs.by_row(3), similarity="wip")
+    with pytest.raises(InputError, match="shrinkage_amount is 0, but 6 seeds"):
+        with_params(x, y, Pairs.by_row(6), similarity="gamma", shrinkage="fixed", shrinkage_amount=0.0)

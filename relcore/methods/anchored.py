@@ -1,0 +1,237 @@
+"""What methods share that describe rows by similarities to anchors: the similarity as parameters, and its encoders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from relcore.errors import InputError
+from relcore.methods.base import Linear, param
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from relcore.ops.similarity import Agreement, LeftOut, Similarity
+    from relcore.space import Pairs
+
+SIMILARITIES = ("cosine", "centred", "wip", "euclidean", "gamma")
+SHRUNK = ("wip", "gamma")
+MEASURED = "measured on the real pairs of benchmarks/param.py"
+FEWEST = 4  # seeds that a covariance is taken of
+UNSURE = 2.0  # standard errors above chance, below which rows left out are said not to find their partners
+
+
+def similarity_param(default: str, source: str) -> Any:
+    return param(
+        default,
+        "How a row is compared to an anchor. cosine, or centred on the seeds' mean; wip: inner product after whitening "
+        "by the seeds' covariance, which sees no affine map of a space; euclidean: distance; gamma: whitened in part",
+        choices=SIMILARITIES,
+        source=source,
+    )
+
+
+def shrinkage_param(only_if: tuple | None = None) -> Any:
+    return param(
+        "agreed",
+        "How far the covariance is drawn towards even. agreed: so that seeds, each seen as if left out, find their "
+        "partners best. ledoit_wolf: each side's own, for the covariance's sake. fixed: by hand",
+        choices=("agreed", "ledoit_wolf", "fixed"),
+        source=MEASURED,
+        only_if=only_if,
+    )
+
+
+def amount_param() -> Any:
+    return param(
+        0.01,
+        "Share of the mean eigenvalue in the covariance; 0 whitens fully, needs more seeds than dimensions, and is "
+        "exactly blind to affine maps",
+        low=0.0,
+        high=0.99,
+        source="measured on digits; on larger encoders 0.1 to 0.9 is better (benchmarks/param.py)",
+        only_if=("shrinkage", ("fixed",)),
+    )
+
+
+def gamma_param() -> Any:
+    return param(
+        1.5,
+        "How much of the spectrum is evened out: 0 none, which is the cosine, 1 half, 2 all",
+        low=0.0,
+        high=4.0,
+        source="AnchorDOT's profile",
+        advanced=True,
+        only_if=("similarity", ("gamma",)),
+    )
+
+
+def standardise_param() -> Any:
+    return param(
+        False,
+        "Give every feature of each side mean 0 and variance 1 over the seeds. Distances need it, since the shares all "
+        "rows have in common hide the rest",
+        source="measured on digits: it mends most of what the plain cosine lacks there",
+        advanced=True,
+    )
+
+
+def check_whitening(title: str, seeds: int, dx: int, dy: int, shrinkage: str, amount: float) -> None:
+    """Raise :class:`InputError` where a covariance of so many seeds cannot be whitened."""
+    if seeds < FEWEST:
+        raise InputError(
+            f"{title} takes a covariance of the seeds and needs at least {FEWEST} of them, got {seeds}; add seeds."
+        )
+    if shrinkage == "fixed" and amount == 0 and seeds <= max(dx, dy):
+        raise InputError(
+            f"shrinkage_amount is 0, but {seeds} seeds have no covariance of full rank in {max(dx, dy)} dimensions; "
+            f"take a shrinkage above 0, or more than {max(dx, dy)} seeds."
+        )
+
+
+def supports(x: Tensor, y: Tensor, seeds: Pairs, device: str) -> tuple[Tensor, Tensor]:
+    """The seeds' rows of both sides: parallel, the support set of every method here."""
+    import torch
+
+    return tuple(v[torch.from_numpy(rows.copy())].to(device) for v, rows in ((x, seeds.x), (y, seeds.y)))
+
+
+@dataclass(eq=False)
+class Whitening:
+    """The ridge of each side, in units of its mean eigenvalue, and how it came about.
+
+    Attributes
+    ----------
+    left_out : of each side, what :class:`~relcore.ops.similarity.LeftOut` knows of its support.
+    agreement : where the two sides chose it, else None.
+    notes, chosen : for the alignment.
+    """
+
+    left_out: tuple[LeftOut, LeftOut]
+    ridges: tuple[float, float]
+    agreement: Agreement | None = None
+    notes: list[str] = field(default_factory=list)
+    chosen: dict[str, float] = field(default_factory=dict)
+
+    def white(self) -> list[Tensor]:
+        """The supports in whitened coordinates, float64 (K, r)."""
+        return [v.white(r) for v, r in zip(self.left_out, self.ridges, strict=True)]
+
+    def similarities(self, kind: str, rows: tuple[Tensor, Tensor], gamma: float) -> list[Similarity]:
+        """A similarity fitted on the seeds' rows of each side."""
+        from relcore.ops.similarity import fit, whitened
+
+        if kind == "wip":
+            return [whitened(v.spectrum, r) for v, r in zip(self.left_out, self.ridges, strict=True)]
+        return [fit(kind, v, ridge=r, gamma=gamma) for v, r in zip(rows, self.ridges, strict=True)]
+
+
+def whitening(
+    rows: tuple[Tensor, Tensor],
+    shrinkage: str,
+    amount: float,
+    mixture: Tensor | None = None,
+    known: tuple[LeftOut, LeftOut] | None = None,
+) -> Whitening:
+    """Choose the ridges for the seeds' rows of both sides.
+
+    Parameters
+    ----------
+    mixture : (m, K) anchors that the sides are to agree by; by default all seeds are anchors.
+    known : what an earlier call knows of the rows.
+
+    Raises
+    ------
+    InputError
+        Seeds without a covariance: all alike, or of low rank with a shrinkage of 0.
+    """
+    from relcore.ops.similarity import LeftOut, agreed_ridge, ridge_of
+
+    try:
+        left_out = known or tuple(LeftOut(v) for v in rows)
+    except ValueError as e:
+        raise InputError(f"the seeds' rows: {e}") from None
+    notes = []
+    for side, v, known_side in zip("xy", rows, left_out, strict=True):
+        still = int((v == v[0]).all(0).sum())
+        if still:
+            notes.append(f"{still} columns of {side} are constant over the seeds and have no part")
+        if shrinkage == "fixed" and amount == 0 and known_side.spectrum.rank < v.shape[1]:
+            raise InputError(
+                f"shrinkage_amount is 0, but the {len(v)} seeds of {side} span {known_side.spectrum.rank} of "
+                f"{v.shape[1]} dimensions; take a shrinkage above 0."
+            )
+    if shrinkage == "fixed":
+        return Whitening(left_out, (ridge_of(amount),) * 2, notes=notes)
+    if shrinkage == "ledoit_wolf":
+        amounts = [ledoit_wolf(v) for v in rows]
+        notes.append(f"Ledoit-Wolf shrinkage: {amounts[0]:.3f} of x, {amounts[1]:.3f} of y")
+        return Whitening(left_out, tuple(ridge_of(min(a, 0.99)) for a in amounts), notes=notes)
+    agreement = agreed_ridge(left_out, mixture)
+    share = agreement.ridge / (1 + agreement.ridge)
+    chosen = {"shrinkage_amount": round(share, 4)}
+    return Whitening(left_out, (agreement.ridge,) * 2, agreement, notes, chosen)
+
+
+def ledoit_wolf(rows: Tensor) -> float:
+    """Ledoit and Wolf's shrinkage of the covariance of rows (K, d) towards even, by scikit-learn."""
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
+    return float(ledoit_wolf_shrinkage(rows.double().cpu().numpy()))
+
+
+def parallel_note(agreement: Agreement) -> list[str]:
+    """A warning where rows left out do not find their partners, which is what seeds that are no pairs look like."""
+    if agreement.above_chance >= UNSURE:
+        return []
+    return [
+        f"seeds left out find their partners no better than by chance (MRR {agreement.mrr:.3f} of {agreement.judged}): "
+        "check that row for row they are the same things; this method learns from that alone"
+    ]
+
+
+def size_notes(anchors: int, seeds: int, dx: int, dy: int) -> list[str]:
+    """What rank a relative representation of so many anchors can have."""
+    rank = min(seeds - 1, dx, dy)
+    if anchors <= rank:
+        return []
+    return [f"{anchors} anchors, but of rank at most {rank} ({seeds} seeds, {dx} and {dy} dimensions)"]
+
+
+def encoder(fitted: Similarity, rows: Tensor, anchors: Tensor, standardise: bool = False) -> Any:
+    """The encoder of one side: similarities of its rows to its anchors, on the CPU.
+
+    Cosines that are not standardised keep the length of the row: the common space is compared by cosine.
+
+    Parameters
+    ----------
+    rows : (K, d), the support of the side. anchors : (m, d).
+    """
+    import torch
+
+    from relcore.methods.kept import Affine, Cosines, Distances
+
+    gain = torch.ones(len(anchors), dtype=torch.float64, device=rows.device)
+    offset = torch.zeros_like(gain)
+    if standardise:
+        seen = fitted(rows, anchors).double()
+        spread = seen.std(0, correction=0)
+        gain = torch.where(spread > 1e-7 * seen.abs().amax(0), 1 / spread.clamp_min(1e-300), 0.0)
+        offset = -seen.mean(0) * gain
+
+    def ready(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(t.float().contiguous().cpu() for t in tensors)
+
+    if fitted.kind == "euclidean":
+        return Distances(*ready(anchors, gain, offset))
+    shift, matrix = fitted.affine(anchors)
+    if fitted.is_cosine and standardise:
+        return Cosines(*ready(shift, matrix * gain, offset))
+    if fitted.kind in ("cosine", "gamma") and not standardise:
+        return Linear(*ready(matrix))
+    return Affine(*ready(shift, matrix * gain, offset))
+
+
+def as_map(encode: Any) -> Any:
+    """An encoder as a snapshot has it."""
+    return encode.matrix if isinstance(encode, Linear) else encode
