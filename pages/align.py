@@ -127,15 +127,9 @@ def cost_line(method: Method, sizes: tuple[int, ...], folds: int) -> str:
     if cost.seconds is None:
         return f"Cost: {memory}"
     check = (cost.seconds if cost.check is None else cost.check) * folds if sizes[-1] >= 6 else 0
-    return f"Cost: {memory}, about {seconds(cost.seconds)}" + (
-        f", and {seconds(check)} for the held-out seed check" if check else ""
+    return f"Cost: {memory}, about {forms.seconds(cost.seconds)}" + (
+        f", and {forms.seconds(check)} for the held-out seed check" if check else ""
     )
-
-
-def seconds(value: float) -> str:
-    if value < 90:
-        return f"{max(1, round(value))} s"
-    return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
 
 
 def choose_run(s: state.State) -> None:

@@ -82,6 +82,15 @@ def stress(s: state.State) -> None:
             s.seeds = state.SeedSet(pairs, f"{clean.origin}, {int(wrong.sum())} corrupted", clean.corrupted | wrong)
             st.rerun()
         st.caption("Partners of another class, where there are labels. Runs made with them say so.")
+        if st.button(
+            "Sweep the share",
+            icon=":material/ssid_chart:",
+            key="sweep_share",
+            disabled=s.data.truth is None,
+            help="Opens the sweep of methods over shares from 0 to 95 %, on the data at hand.",
+        ):
+            st.session_state["sweep_choice"], st.session_state["sweep_data"] = "corruption", "here"
+            st.switch_page(router.COMPARE)
 
 
 def strip(s: state.State) -> None:

@@ -209,15 +209,26 @@ class Sweep:
                 entrant.build().check(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget)
         return pair
 
-    def seconds(self, skip: set[str] = frozenset()) -> float | None:
-        """What the cells but those of ``skip`` are expected to take, one after the other; None where a method does not
-        know."""
+    def seconds(self, rows: dict[str, dict[str, Any]]) -> float | None:
+        """What the cells that are missing or failed in ``rows`` are expected to take, one after the other.
+
+        By what cells of the same method and budget took, else by the method's own estimate; None where it has none.
+        """
         pair = self.data.open()
-        total = 0.0
+        taken: dict[tuple[Entrant, int], list[float]] = {}
+        missing: list[tuple[Entrant, int]] = []
         for key, (entrant, cell) in self.cells().items():
-            if key in skip:
+            row = rows.get(key)
+            if row is None or row.get("error"):
+                missing.append((entrant, cell.seeds))
+            else:
+                taken.setdefault((entrant, cell.seeds), []).append(row["seconds"])
+        total = 0.0
+        for entrant, budget in missing:
+            if seen := taken.get((entrant, budget)):
+                total += sum(seen) / len(seen)
                 continue
-            cost = entrant.build().estimate(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, cell.seeds).seconds
+            cost = entrant.build().estimate(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget).seconds
             if cost is None:
                 return None
             total += cost * (1 + self.folds)
@@ -493,12 +504,16 @@ class Kept:
         rows = self.rows()
         return {key: rows[key] for key in self.sweep.cells() if key in rows}
 
-    def table(self) -> pd.DataFrame:
-        """A row a finished or failed cell: label, seeds, corruption, seed, figures, ``error`` (empty if none)."""
+    def table(self, sweep: Sweep | None = None) -> pd.DataFrame:
+        """A row a finished or failed cell: label, seeds, corruption, seed, figures, ``error`` (empty if none).
+
+        Of a ``sweep`` kept in this folder, by default the one started last.
+        """
         import pandas as pd
 
-        labels = {key: entrant.label for key, (entrant, _) in self.sweep.cells().items()}
-        rows = [row | {"label": labels[key]} for key, row in self.wanted().items()]
+        done = self.rows()
+        cells = (sweep or self.sweep).cells()
+        rows = [done[key] | {"label": entrant.label} for key, (entrant, _) in cells.items() if key in done]
         first = ["label", "seeds", "corruption", "seed", "error"]
         table = pd.DataFrame(rows, columns=None if rows else first)
         if "error" not in table:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from typing import TYPE_CHECKING
 
 import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from pages._ui.colours import colour_table, plotly_colorscale
+from pages._ui.colours import colour_table, hex_to_rgb, plotly_colorscale
 from relcore.runs import RestartCurves
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WAY_NAMES = {"x_to_y": "A → B", "y_to_x": "B → A"}
 WAY_COLOURS = {"x_to_y": "#0072B2", "y_to_x": "#E69F00"}
@@ -476,3 +480,90 @@ def spectrum_curves(
     finish(figure, height=310)
     figure.update_layout(margin_t=80, legend_y=1.5)
     return figure
+
+
+SWEEP_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#8C6BB1", "#999999")
+DARK_SWEEP_COLOURS = ("#56B4E9", "#E69F00", "#2FBF8F", "#CC79A7", "#F0763A", "#A98BD0", "#AAAAAA")
+SWEEP_MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "star", "cross")
+
+
+def _looks(labels: list[str], dark: bool) -> dict[str, tuple[str, str]]:
+    """Colour and marker of each method of a sweep."""
+    looks = zip(DARK_SWEEP_COLOURS if dark else SWEEP_COLOURS, SWEEP_MARKERS, strict=True)
+    return dict(zip(labels, itertools.cycle(looks)))  # noqa: B905  the looks go on
+
+
+def sweep_curves(bands: pd.DataFrame, labels: list[str], along: str, value: str, dark: bool) -> go.Figure:
+    """Mean of a figure along the shares or the budgets, a line a method, with a band from the least to the greatest.
+
+    ``bands`` has ``label, seeds, corruption, n, mean, low, high`` (:func:`relcore.experiments.bands`); a plot for each
+    value of the other of the two.
+    """
+    other = "seeds" if along == "corruption" else "corruption"
+    name = {"seeds": lambda v: f"{v:,} seeds", "corruption": lambda v: f"{v:.0%} wrong"}
+    panels = sorted(bands[other].unique())
+    figure = make_subplots(
+        1, len(panels), subplot_titles=[name[other](p) for p in panels], shared_yaxes=True, horizontal_spacing=0.03
+    )
+    looks = _looks(labels, dark)
+    shown = set()
+    for column, panel in enumerate(panels, 1):
+        for label in labels:
+            part = bands[(bands[other] == panel) & (bands["label"] == label)].sort_values(along)
+            if not len(part):
+                continue
+            colour, marker = looks[label]
+            edge = dict(mode="lines", line=dict(width=0), hoverinfo="skip", legendgroup=label, showlegend=False)
+            figure.add_scatter(row=1, col=column, x=part[along], y=part["high"], **edge)
+            tint = "rgba({},{},{},0.2)".format(*hex_to_rgb(colour))
+            figure.add_scatter(row=1, col=column, x=part[along], y=part["low"], fill="tonexty", fillcolor=tint, **edge)
+            figure.add_scatter(
+                row=1,
+                col=column,
+                x=part[along],
+                y=part["mean"],
+                name=label,
+                legendgroup=label,
+                showlegend=label not in shown,
+                mode="lines+markers",
+                line=dict(color=colour, width=2),
+                marker=dict(symbol=marker, size=7),
+                customdata=part[["low", "high", "n"]],
+                hovertemplate="%{y:.3g} (%{customdata[0]:.3g} to %{customdata[1]:.3g}, n = %{customdata[2]})<extra>"
+                + label
+                + "</extra>",
+            )
+            shown.add(label)
+        if along == "corruption":
+            figure.update_xaxes(row=1, col=column, title="share of wrong seeds", tickformat=".0%", range=[-0.03, 1.0])
+        else:
+            figure.update_xaxes(row=1, col=column, title="seeds", tickvals=sorted(bands["seeds"].unique()))
+    figure.update_yaxes(row=1, col=1, title=value)
+    figure.update_annotations(font_size=13)
+    finish(figure, height=340)
+    return figure.update_layout(margin_t=70, legend_y=1.28)
+
+
+def score_scatter(
+    table: pd.DataFrame, labels: list[str], score: str, value: str, titles: tuple[str, str], dark: bool
+) -> go.Figure:
+    """A point a cell: what the method says of itself against how good its alignment is."""
+    figure = go.Figure()
+    looks = _looks(labels, dark)
+    for label in labels:
+        part = table[table["label"] == label]
+        if not len(part):
+            continue
+        colour, marker = looks[label]
+        figure.add_scatter(
+            x=part[score],
+            y=part[value],
+            name=label,
+            mode="markers",
+            marker=dict(color=colour, symbol=marker, size=8, opacity=0.8),
+            customdata=part[["seeds", "corruption", "seed"]],
+            hovertemplate="%{x:.4g}, %{y:.3f}<br>%{customdata[0]:,} seeds, %{customdata[1]:.0%} wrong, random seed "
+            "%{customdata[2]}<extra>" + label + "</extra>",
+        )
+    figure.update_layout(xaxis_title=titles[0], yaxis_title=titles[1])
+    return finish(figure, height=340)

@@ -50,6 +50,13 @@ def processes(what: str, key: str) -> int:
     )
 
 
+def seconds(value: float) -> str:
+    """A time to be expected, in words."""
+    if value < 90:
+        return f"{max(1, round(value))} s"
+    return f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
 def _matters(f: dataclasses.Field, values: dict) -> bool:
     if not f.metadata.get("only_if"):
         return True

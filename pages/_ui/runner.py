@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages._ui import state
-from relcore import methods, runs, samples
+from relcore import experiments, methods, runs, samples
 from relcore.errors import InputError
 from relcore.methods.base import Method
 from relcore.preprocess import DEFAULT
@@ -54,6 +54,17 @@ def start(
     state.jobs().submit(run.folder, s.owner)
     s.run_id = run.id
     s.selection.past.clear()
+
+
+def start_sweep(s: state.State, sweep: experiments.Sweep, jobs: int) -> None:
+    """Hand the cells that are missing to the registry.
+
+    Raises
+    ------
+    InputError
+        The sweep asks for what the data cannot give, or is under way.
+    """
+    state.jobs().submit(experiments.create(sweep, jobs=jobs).folder, s.owner)
 
 
 def suggested(data: state.Data) -> type[Method]:

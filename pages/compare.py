@@ -1,0 +1,257 @@
+"""Compare: sweeps of methods over seed budgets, wrong seeds and random seeds, drawn as their cells arrive."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from pages._ui import figures, forms, router, runner, state
+from pages._ui.header import plain
+from relcore import experiments, store
+from relcore.errors import InputError
+from relcore.experiments import Data, Kept, Sweep
+
+router.ensure()
+
+WHERE = {"own": "its own", "here": "the data at hand"}
+ALONG = {"corruption": "share of wrong seeds", "seeds": "seed budget"}
+TOP = 0.3  # of the cells by score: where the paper finds the score to rank
+
+
+def main() -> None:
+    s = state.page_state()
+    st.title("Compare", anchor=False)
+    left, right = st.columns([1, 2.4], gap="large")
+    with left:
+        sweep = choose(s)
+        if sweep is not None:
+            control(s, sweep)
+    if sweep is not None:
+        with right:
+            watch(sweep)
+
+
+def choose(s: state.State) -> Sweep | None:
+    """The sweep and its data; None when it cannot be done, after saying why."""
+    known = experiments.shipped()
+    asked = st.query_params.get("sweep", "")
+    names = list(known)
+    name = st.selectbox(
+        "Sweep",
+        names,
+        index=names.index(asked) if asked in names else names.index("corruption"),
+        format_func=lambda n: title_of(str(known[n])),
+        key="sweep_choice",
+        persist_state="session",
+    )
+    if st.query_params.get("sweep") != name:
+        st.query_params["sweep"] = name
+    try:
+        sweep = experiments.read(known[name])
+        st.caption(plain(" ".join(sweep.description.split())))
+        where = st.radio(
+            "Data",
+            list(WHERE),
+            format_func=lambda w: WHERE[w] + (f": {of_sweep(sweep)}" if w == "own" else f": {of_state(s)}"),
+            key="sweep_data",
+            persist_state="session",
+        )
+        if where == "here":
+            sweep, notes = sweep.on(at_hand(s.data))
+            for note in notes:
+                st.caption(f":material/info: {note}")
+        sweep.check()
+    except InputError as e:
+        st.error(plain(str(e)))
+        return None
+    return sweep
+
+
+def title_of(path: str) -> str:
+    try:
+        return experiments.read(path).title
+    except InputError:
+        return path.rpartition("/")[2]  # choosing it says what is wrong with it
+
+
+def of_sweep(sweep: Sweep) -> str:
+    d = sweep.data
+    return f"sample {d.sample}" if d.sample else plain(f"{d.x} and {d.y}")
+
+
+def of_state(s: state.State) -> str:
+    return f"{plain(s.data.x.title)} and {plain(s.data.y.title)}"
+
+
+def at_hand(data: state.Data) -> Data:
+    """The data at hand as a worker finds them."""
+    if data.sample:
+        return Data(sample=data.sample)
+    x, y = store.put_space(data.x, data.report_x), store.put_space(data.y, data.report_y)
+    pairs = "" if data.truth is None else store.put_pairs(data.truth, data.pairing, data.problems)
+    return Data(x=x, y=y, pairs=pairs, pair_by="none", kept=True)
+
+
+def control(s: state.State, sweep: Sweep) -> None:
+    """What it asks for, what that costs, and the buttons."""
+    budgets, shares = (", ".join(f) for f in (map("{:,}".format, sweep.seeds), map("{:.0%}".format, sweep.corruption)))
+    st.caption(
+        f"{', '.join(plain(e.label) for e in sweep.entrants)} · seeds {budgets} · wrong {shares} · "
+        f"{len(sweep.random_seeds)} random seeds"
+    )
+    jobs = forms.processes("cells", "sweep_jobs")
+    kept = experiments.find(sweep)
+    rows = {} if kept is None else kept.rows()
+    job = None if kept is None else state.job_of(kept.folder.name)
+    cells = sweep.cells()
+    left = sum(key not in rows or bool(rows[key].get("error")) for key in cells)
+    expected = sweep.seconds(rows)
+    st.caption(
+        f"Cost: {left:,} of {len(cells):,} cells are to be done"
+        + (f", about {forms.seconds(expected / jobs)}" if expected and left else "")
+        + ". Finished cells are kept and not done again."
+    )
+    if job is not None and job.active:
+        with st.container(horizontal=True):
+            paused = job.status == "paused"
+            st.button(
+                "Resume" if paused else "Pause",
+                icon=":material/play_arrow:" if paused else ":material/pause:",
+                on_click=job.resume if paused else job.pause,
+                key="sweep_pause",
+                help="Runs of the Align page wait for a sweep; a paused one lets them go first.",
+            )
+            st.button("Stop", icon=":material/stop:", on_click=job.cancel, key="sweep_stop", help="Finished cells stay")
+        return
+    elsewhere = kept is not None and kept.active
+    if elsewhere:
+        st.info("Another process is working on this sweep; its cells appear here.")
+    st.button(
+        "Run" if left == len(cells) else "Run the rest",
+        type="primary",
+        icon=":material/play_arrow:",
+        key="sweep_run",
+        disabled=elsewhere or not left,
+        on_click=press,
+        args=(s, sweep, jobs),
+        help="In the background: it goes on when you leave this page." if left else "All cells are done.",
+    )
+
+
+def press(s: state.State, sweep: Sweep, jobs: int) -> None:
+    try:
+        runner.start_sweep(s, sweep, jobs)
+    except InputError as e:
+        s.notice = str(e)
+
+
+def watch(sweep: Sweep) -> None:
+    kept = experiments.find(sweep)
+    if kept is None:
+        st.info("Nothing of this sweep is done yet. **Run** draws its curves here, cell by cell.")
+        return
+    job = state.job_of(kept.folder.name)
+    going = kept.active or (job is not None and job.active)
+
+    @st.fragment(run_every=1.0 if going else None, key="sweep_live")
+    def body() -> None:
+        fresh = experiments.find(sweep)
+        if fresh is None:
+            st.rerun()
+        if going and not (fresh.active or (job is not None and job.active)):
+            st.rerun()
+        status(fresh, sweep, job)
+        results(sweep, fresh.table(sweep))
+
+    body()
+
+
+def status(kept: Kept, sweep: Sweep, job) -> None:
+    rows, cells = kept.rows(), sweep.cells()
+    done = sum(key in rows and not rows[key].get("error") for key in cells)
+    shot = job.snapshot() if job is not None else None
+    word = shot.status if shot is not None and shot.active else kept.status
+    message = kept.record["message"] or (shot.message if shot is not None else "")
+    st.progress(
+        done / len(cells),
+        text=f"**{word}** · {done:,} of {len(cells):,} cells" + (f" · {plain(message)}" if message else ""),
+    )
+
+
+def results(sweep: Sweep, table: pd.DataFrame) -> None:
+    """Curves, score against accuracy, and the table, of the cells there are."""
+    failures(table)
+    values = experiments.columns(table)
+    if not values:
+        st.caption("The first cell is on its way.")
+        return
+    dark = st.context.theme.type == "dark"
+    labels = [e.label for e in sweep.entrants]
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        value = st.selectbox("Figure", values, format_func=words, key="sweep_value", persist_state="session")
+        several = [a for a in ALONG if len(getattr(sweep, a)) > 1]
+        along = several[0] if several else None
+        if len(several) > 1:
+            along = st.segmented_control(
+                "Along", several, default=several[0], format_func=ALONG.get, required=True, key="sweep_along"
+            )
+    if along is not None:
+        bands = experiments.bands(table, value, along)
+        st.plotly_chart(
+            figures.sweep_curves(bands, labels, along, words(value), dark),
+            key="sweep_curves",
+            alt=f"{words(value)} of each method along the {ALONG[along]}",
+        )
+        least, most = bands["n"].min(), bands["n"].max()
+        over = f"{most}" if least == most else f"{least} to {most}"
+        st.caption(f"Lines are means, bands go from the least to the greatest, over {over} random seeds.")
+    scores(table, labels, value, dark)
+    with st.expander(f"Table of {len(table)} cells", expanded=along is None):
+        st.dataframe(table, hide_index=True, key="sweep_table", alt="Every cell of the sweep with its figures")
+
+
+def failures(table: pd.DataFrame) -> None:
+    failed = table[table["error"] != ""]
+    if not len(failed):
+        return
+    with st.expander(f"{len(failed)} cells failed; Run tries them again", icon=":material/warning:"):
+        st.dataframe(failed[["label", "seeds", "corruption", "seed", "error"]], hide_index=True, key="sweep_failed")
+
+
+def scores(table: pd.DataFrame, labels: list[str], value: str, dark: bool) -> None:
+    """Does the score predict good alignments?"""
+    if "score" not in table or value in experiments.CONFIDENCE:
+        return
+    known = table[table["score"].notna() & table[value].notna()]
+    if len(known) < 3:
+        return
+    st.markdown(
+        "**Score against accuracy**",
+        help="A point a cell of the methods that score themselves. The score needs no truth and no labels: J at "
+        "σ = 0.2. Where it ranks cells as the figure does, the best-scored restart can be trusted.",
+    )
+    st.plotly_chart(
+        figures.score_scatter(known, labels, "score", value, ("score J at σ = 0.2", words(value)), dark),
+        key="sweep_scores",
+        alt=f"Score of each cell against {words(value)}",
+    )
+    top = known.nlargest(round(TOP * len(known)), "score")
+    rho, best = (experiments.spearman(some["score"], some[value]) for some in (known, top))
+    told = "No rank correlation: one of the two does not vary" if rho is None else f"Spearman's ρ = {rho:.2f}"
+    st.caption(
+        f"{told} over n = {len(known)} cells"
+        + (f"; {best:.2f} over the {len(top)} with the highest scores" if best is not None else "")
+        + f". The cell with the highest score has {known.loc[known['score'].idxmax(), value]:.3f}; the best of all has "
+        f"{known[value].max():.3f}."
+    )
+
+
+def words(value: str) -> str:
+    """A column of the table, as a person says it."""
+    name, _, way = value.partition(" ")
+    titles = {"stitching": "stitching accuracy", "mrr": "MRR", "mutual_rate": "mutual neighbours", "score": "score J"}
+    name = titles.get(name, name.upper() if name.startswith("r@") else name)
+    return f"{name} {figures.WAY_NAMES[way]}" if way else name
+
+
+main()

@@ -1,0 +1,119 @@
+"""The Compare page: a sweep is chosen, costed, started, watched and read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pages._ui import figures
+from relcore import experiments
+from tests.pages.conftest import texts
+
+CONFIG = """
+name = "tiny"
+title = "A tiny sweep"
+description = "For tests."
+seeds = [10, 20]
+corruption = [0, 0.5, 0.9]
+random_seeds = [0, 1]
+[data]
+x = "x.npy"
+y = "y.npy"
+x_labels = "labels.txt"
+y_labels = "labels.txt"
+[[methods]]
+name = "procrustes"
+[[methods]]
+name = "hga"
+params = { restarts = 0 }
+"""
+
+
+@pytest.fixture
+def tiny(home):
+    """A sweep a person put beside the shipped ones: a planted rotation of five classes."""
+    folder = home / "sweeps"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    label = np.arange(100) % 5
+    x = 3 * rng.standard_normal((5, 6))[label] + rng.standard_normal((100, 6))
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", x @ np.linalg.qr(rng.standard_normal((6, 6)))[0])
+    (folder / "labels.txt").write_text("".join(f"c{k}\n" for k in label))
+    (folder / "tiny.toml").write_text(CONFIG)
+    return experiments.read(folder / "tiny.toml")
+
+
+def test_the_page_says_what_a_sweep_costs_and_starts_it(app, tiny):
+    at = app("pages/compare.py", sweep="tiny")
+    said = texts(at)
+    assert "For tests." in said and "24 of 24 cells are to be done" in said and "Nothing of this sweep" in said
+    at.button(key="sweep_run").click().run()
+    assert not at.exception
+    (job,) = at.registry.submitted
+    assert job.folder == experiments.find(tiny).folder
+    assert at.button(key="sweep_stop") and at.button(key="sweep_pause")
+    assert not [b for b in at.button if b.key == "sweep_run"]  # one is enough
+
+
+def test_partial_results_are_drawn_and_the_rest_is_offered(app, tiny):
+    kept = experiments.create(tiny)
+    steps = experiments.execute(kept)
+    for _ in range(9):
+        next(steps)
+    steps.close()
+    at = app("pages/compare.py", sweep="tiny")
+    said = texts(at)
+    assert "16 of 24 cells are to be done" in said
+    assert at.button(key="sweep_run").label == "Run the rest" and not at.button(key="sweep_run").disabled
+    assert len(at.get("plotly_chart")) == 2  # curves, and score against accuracy
+    assert "over n = 4 cells" in said
+    assert len(at.dataframe[0].value) == 8
+
+
+def test_a_finished_sweep_has_nothing_left_to_run(app, tiny):
+    list(experiments.execute(experiments.create(tiny)))
+    at = app("pages/compare.py", sweep="tiny")
+    assert at.button(key="sweep_run").disabled and "0 of 24 cells are to be done" in texts(at)
+    at.segmented_control(key="sweep_along").set_value("seeds").run()
+    at.selectbox(key="sweep_value").set_value("mrr y_to_x").run()
+    assert not at.exception
+
+
+def test_on_the_data_at_hand_budgets_that_cannot_be_had_are_said(app, tiny):
+    at = app("pages/compare.py", sample="emoji", sweep="corruption")
+    at.radio(key="sweep_data").set_value("here").run()
+    assert not at.exception
+    known = len(at.session_state["relcore"].data.truth)
+    assert known >= 1000 or "seeds are left out" in texts(at)
+    at.button(key="sweep_run").click().run()
+    kept = experiments.Kept.load(at.registry.submitted[0].folder)
+    assert kept.record["x"] == at.session_state["relcore"].data.x.fingerprint
+
+
+def test_a_sweep_that_cannot_be_read_says_so_and_the_others_stay(app, tiny, home):
+    (home / "sweeps" / "broken.toml").write_text("name = ")
+    at = app("pages/compare.py", sweep="broken")
+    assert "cannot be read as TOML" in "\n".join(e.value for e in at.error)
+    assert "A tiny sweep" in at.selectbox(key="sweep_choice").options
+
+
+def test_from_the_stress_tool_to_the_sweep_on_the_data_at_hand(app):
+    at = app("pages/seeds.py", sample="banking77")
+    at.button(key="sweep_share").click().run()
+    assert not at.exception
+    assert at.title[0].value == "Compare"
+    assert at.selectbox(key="sweep_choice").value == "corruption" and at.radio(key="sweep_data").value == "here"
+
+
+def test_curves_have_a_band_from_the_least_to_the_greatest():
+    rows = [("A", 10, c, s, 1 - c + 0.1 * s, "") for c in (0.0, 0.5) for s in (0, 1, 2)]
+    rows.append(("A", 10, 0.9, 0, np.nan, "out of memory"))
+    table = pd.DataFrame(rows, columns=["label", "seeds", "corruption", "seed", "mrr x_to_y", "error"])
+    bands = experiments.bands(table, "mrr x_to_y", "corruption")
+    high, low, mean = figures.sweep_curves(bands, ["A"], "corruption", "MRR", dark=False).data
+    np.testing.assert_allclose(high.y, [1.2, 0.7])
+    np.testing.assert_allclose(low.y, [1.0, 0.5])
+    np.testing.assert_allclose(mean.y, [1.1, 0.6])
+    assert list(mean.x) == [0, 0.5] and low.fill == "tonexty" and mean.customdata[0][2] == 3
