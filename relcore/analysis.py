@@ -14,6 +14,7 @@ of targets):
   baseline without a heavy table.
 - ``map_x``, ``map_y`` float32 (rows, 2): both sides in one picture.
 - ``spectrum/...``: see :mod:`relcore.metrics.spectrum`.
+- ``mismatch/...``: see :mod:`relcore.metrics.mismatch`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import torch
 from relcore import analysis, preprocess
 from relcore.errors import InputError, RunFailed
 from relcore.methods.base import Alignment, Linear, Method, Restarts, Snapshot, mapped
-from relcore.metrics import health, retrieval, spectrum
+from relcore.metrics import health, mismatch, retrieval, spectrum
 from relcore.ops import neighbors, relative
 from relcore.parallel import Workers
 from relcore.projection import Projection, fit_pca
@@ -123,6 +123,7 @@ class Fit:
         self.history: list[dict] = []
         self.restarts: list[tuple[int, Restarts]] = []
         self.folds: list[health.Fold] = []
+        self.covered: list[tuple[np.ndarray, np.ndarray]] = []  # coverage of both sides in each fold
         self.held_out_skipped = "stopped before the check was done"
         self.stopped = False
         self.fixed_map: np.ndarray | None = None
@@ -187,7 +188,7 @@ class Fit:
         if len(seeds) - max(map(len, parts)) < self.task.method.needs.min_seeds:
             self.held_out_skipped = "too few seeds remain when some are held out"
             return
-        checked = []
+        checked, covered = [], []
         for i, part in enumerate(parts):
             rest = seeds.take(np.setdiff1d(np.arange(len(seeds)), part))
             generator = torch.Generator().manual_seed(self.task.seed + 1 + i)
@@ -201,7 +202,8 @@ class Fit:
                     break
                 yield self._progress(step.iteration, step.total, phase, {}, None)
             checked.append(health.check_fold(fold.x, fold.y, seeds.take(part), self.alignment.x, self.alignment.y))
-        self.folds, self.held_out_skipped = checked, ""
+            covered.append(mismatch.default_coverage(fold.x, fold.y, seed=self.task.seed))
+        self.folds, self.covered, self.held_out_skipped = checked, covered, ""
 
     def stop_early(self) -> bool:
         """Make an alignment of the last snapshot, marked as stopped. False when there is nothing to keep."""
@@ -226,7 +228,7 @@ class Fit:
     def finish(self) -> Generator[Progress, None, Outcome]:
         """Analyse, score and judge the alignment. Needs :attr:`alignment`."""
         a, seeds = self.alignment, self.task.seeds
-        total = 4
+        total = 5
         yield self._progress(1, total, "neighbours both ways", {}, None)
         seed_x = seed_y = None
         if len(seeds):
@@ -236,15 +238,17 @@ class Fit:
                 raise RunFailed(f"the coordinates of {name} hold NaN or infinite numbers.", len(self.history))
         arrays = analysis.analyse(a.x, a.y, truth=self.pair.truth, seed_x=seed_x, seed_y=seed_y, coupling=a.coupling)
         arrays |= self._spectrum()
-        yield self._progress(2, total, "map", {}, None)
+        yield self._progress(2, total, "what one side lacks", {}, None)
+        arrays |= mismatch.analyse(a.x, a.y, folds=self.covered, seed_x=seed_x, seed_y=seed_y, seed=self.task.seed)
+        yield self._progress(3, total, "map", {}, None)
         arrays |= self._final_map()
-        yield self._progress(3, total, "metrics", {}, None)
+        yield self._progress(4, total, "metrics", {}, None)
         measured = health.measure(
             a.x, a.y, self.folds, seeds=seeds, skipped=self.held_out_skipped, confidence=a.confidence
         )
         metrics = self._metrics(arrays, seed_x, seed_y)
         verdict = health.verdict(measured)
-        yield self._progress(4, total, "done", {}, None)
+        yield self._progress(5, total, "done", {}, None)
         return Outcome(
             alignment=a,
             preprocess_x=self.preprocess_x,
