@@ -4,7 +4,7 @@
     python benchmarks/mismatch.py networks [--data ../shared/data] [--trials 10] [--rows 2000]
 
 ``digits`` trains a network on all digits (A) and another without the zeros, shown none (B), and one pair of networks on
-all of them. ``networks`` leaves one class at a time out of B of two networks on MNIST and on Fashion-MNIST. A trial is a
+all of them. ``networks`` leaves one class at a time out of B of two networks on MNIST and Fashion-MNIST. A trial is a
 whole run (:func:`relcore.pipeline.align`, held-out check in 3 parts) by Procrustes on so many seeds, HGA without any,
 or a turn drawn at random. AUROC is of the missing class's rows in A by low kernel sum (raw) or coverage (ratio), at the
 default sigma. "Named" counts the gate's word *missing*: the right class on A, or any on a side that lacks nothing.

@@ -52,6 +52,7 @@ STEPS = range(-16, 9)  # of the eighth part of a factor of 2
 SMALLEST = 0.01  # radians: float32 angles below a tenth of it are rounding
 NEIGHBOUR = 10
 REFERENCE = 5_000  # rows that means run over, at most
+ROUNDING = 2e-3  # of a coverage, where all angles are rounding
 NULL = 0.01  # quantile of the null below which a row is flagged
 HALF = 10  # rows that each half of the null needs
 JUDGED = 5  # rows of a class or region below which nothing is said of it
@@ -150,7 +151,7 @@ def analyse(
         out[f"mismatch/{side}/null"] = here.null(halves)
         out[f"mismatch/{side}/reference"] = np.array([len(here.rows)])
         out[f"mismatch/{side}/folds"] = np.array([f[i] for f in folds], dtype=np.float32).reshape(len(folds), len(v))
-        flags = _ratio(cross[:, at], own[:, at]) < out[f"mismatch/{side}/null"][at]
+        flags = _ratio(cross[:, at], own[:, at]) < out[f"mismatch/{side}/null"][at] - ROUNDING
         out[f"mismatch/{side}/region"] = _components(v, flags, REACH * default)
     if seed_x is not None:
         out["mismatch/seed/x"], out["mismatch/seed/y"] = default_coverage(seed_x, seed_y, seed=seed)
@@ -270,7 +271,7 @@ def raw(arrays: dict[str, np.ndarray], side: str, i: int) -> np.ndarray:
 
 def flagged(arrays: dict[str, np.ndarray], side: str, i: int) -> np.ndarray:
     """Rows whose coverage is below the null's 1 % quantile: bool (n,)."""
-    return coverage(arrays, side, i) < arrays[f"mismatch/{side}/null"][i]
+    return coverage(arrays, side, i) < arrays[f"mismatch/{side}/null"][i] - ROUNDING
 
 
 def _ratio(cross: np.ndarray, own: np.ndarray) -> np.ndarray:
