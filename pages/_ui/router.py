@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 DATA, SEEDS, ALIGN, RETRIEVAL = "pages/data.py", "pages/seeds.py", "pages/align.py", "pages/retrieval.py"
-HUBNESS, COMPARE = "pages/hubness.py", "pages/compare.py"
+HUBNESS, MISMATCH, COMPARE = "pages/hubness.py", "pages/mismatch.py", "pages/compare.py"
 
 
 def _home() -> None:
@@ -21,6 +21,7 @@ def pages() -> list:
         st.Page(ALIGN, title="Align", icon=":material/play_circle:"),
         st.Page(RETRIEVAL, title="Retrieval", icon=":material/manage_search:"),
         st.Page(HUBNESS, title="Hubness", icon=":material/hub:"),
+        st.Page(MISMATCH, title="Mismatch", icon=":material/difference:"),
         st.Page(COMPARE, title="Compare", icon=":material/ssid_chart:"),
     ]
 
