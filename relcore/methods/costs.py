@@ -90,7 +90,8 @@ def clusters(seeds: int, count: int, d: int) -> float:
 
 def mixture_step(seeds: int, anchors: int, dims: int, batch: int) -> float:
     """Seconds of a step of learned mixtures, of all sides' dimensions together."""
-    return 1e-3 + 1.2e-10 * anchors * dims * (seeds + batch) + 1.5e-8 * anchors * seeds
+    products = anchors * dims * (seeds + batch)
+    return 1.5e-3 + 0.6e-10 * products + 1.5e-8 * anchors * seeds + batch * batch * (3e-10 * anchors + 2e-8)
 
 
 def mixture_view(seeds: int, anchors: int, dx: int, dy: int) -> float:
