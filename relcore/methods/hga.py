@@ -40,6 +40,10 @@ JUDGES = 512  # rows a side that scores of the search are read on
 CENTROID_STARTS, CENTROIDS, CENTROID_DRAWS = 4, 16, 2
 SWAP_CLUSTERS, SWAP_ROUNDS, SWAP_KEPT = 12, 3, 16
 WIDER = 4  # rows of B for one of A in the last turns: of large spaces few rows drawn on both sides are partners
+CLEAR = 10.0  # standard errors in the coordinates left out that need no further search
+FILLED = 0.8  # fit of a summit, before the last turns: unrelated spaces reach .75
+STIRS = 12  # turns on halves of the rows
+STIRRED_ID = 900
 ELSEWHERE = 8.0  # standard errors that speak for a solution the last turns went to
 LEFT_OUT_ROWS = 2000  # rows a side that the coordinates left out are read on
 TIE = 0.01  # maps that score this close, as a share, are told apart at TIE_SIGMA
@@ -184,6 +188,16 @@ class HGA(Method):
         "Centroids a side that the random restarts climb on",
         low=4,
         high=1000,
+        source=MEASURED,
+        advanced=True,
+        only_if=INFORMED_MODE,
+    )
+    stirs: int = param(
+        6,
+        "Where no solution stands out, so many of the best go through turns of mutual neighbours on halves of the "
+        "rows. 0 leaves it out",
+        low=0,
+        high=100,
         source=MEASURED,
         advanced=True,
         only_if=INFORMED_MODE,
@@ -494,6 +508,7 @@ def _informed(
     yield from search.on_sample()
     if not seeds_only:
         yield from search.exchange()
+    yield from search.stir()
     return (yield from search.finish(x, y))
 
 
@@ -515,6 +530,7 @@ class _Informed:
         self.method, self.view, self.generator = method, view, generator
         p, floor = view.problem, view.floor
         self.free = p._replace(known=None)
+        self.seeds_only, self.begun = seeds_only, None
         self.ladder = _ladder(method.sigma_first, method.sigma_last, floor)
         self.pool = _Pool(p.x)
         self.chunks = math.ceil(method.restarts / climb.CHUNK)
@@ -538,7 +554,7 @@ class _Informed:
         )
         total = (len(ANCHOR_STAGES) + 2 * len(self.ladder)) * bool(len(view.pairs)) + 2
         if not seeds_only:
-            total += len(self.ladder) + SWAP_ROUNDS
+            total += len(self.ladder) + SWAP_ROUNDS + method.stirs
             total += self.chunks * (len(LANDMARK_STAGES) + len(self.ladder)) + self.chunks // 4
         self.watch = _Watch(view, total)
 
@@ -666,6 +682,56 @@ class _Informed:
             if self.pool.values().max() <= before + GAIN:
                 return
 
+    def stir(self) -> Iterator[Step]:
+        """Where no summit stands out: from several of them, turns of matching and Procrustes on halves of the rows.
+
+        Which of them got anywhere is told by the coordinates that the search left out, and by them alone.
+        """
+        import torch
+
+        from relcore.ops import climb, linalg
+
+        view, pool = self.view, self.pool
+        self._decide()
+        best = pool.maps[pool.best]
+        rows, known = self._last_rows(_trusted(view, best))
+        sides = [v[r[:LEFT_OUT_ROWS]] for v, r in zip((view.x, view.y), rows, strict=True)]
+        before = self._left_out(sides, best)
+        if not self.method.stirs or before is None or before.z >= CLEAR or self._stands_out():
+            return
+        if known is not None and len(known) > min(map(len, sides)):
+            return
+        led = [i for i, source in enumerate(pool.sources) if source == "seeds"]
+        chosen = led if self.seeds_only else list(dict.fromkeys(pool.leaders(self.method.stirs) + led))
+        top = None
+        for i in chosen:
+            turned = climb.stir(*sides, view.lifted(pool.maps[i]).to(view.x.device), STIRS, self.generator, known=known)
+            turned, _ = climb.polish(*sides, turned, 3, known=known)
+            within = linalg.polar((view.axes_x.T @ turned @ view.axes_y)[None], view.problem.proper)
+            evidence = self._left_out(sides, within[0])
+            if evidence is not None and evidence.z > (ELSEWHERE if top is None else top[0]):
+                top = (evidence.z, within, turned)
+            self.watch.done += 1
+            metrics = {"sigma": self.ladder[-1], "score": self.watch.score}
+            snapshot = Snapshot(turned.cpu(), torch.eye(len(view.axes_y)), moving="x")
+            total = max(self.watch.total, self.watch.done)
+            yield Step(self.watch.done, total, "turns on halves of the rows", metrics, snapshot)
+            if top is not None and top[0] >= CLEAR:
+                break
+        if top is not None and top[0] > before.z:
+            _, within, self.begun = top
+            summit = climb.climb(self.free, within, ((self.ladder[-1], ITERATIONS),), view.judge)
+            pool.add(
+                [self.method.restarts + STIRRED_ID], "turns", summit.maps, summit.scores[-1], self.evidence(summit.maps)
+            )
+            pool.preferred = len(pool.ids) - 1
+
+    def _stands_out(self) -> bool:
+        """Is the best summit, in the eyes of the verdict, good enough to leave it at that?"""
+        figures = _confidence(self.view, self.pool, self.pool.maps[self.pool.best])
+        clear = figures["votes"] >= 3 and figures.get("margin", 0.0) >= MARGIN
+        return not self.seeds_only and clear and figures["fit"] >= FILLED
+
     def finish(self, x: Tensor, y: Tensor) -> Generator[Step, None, Alignment]:
         """Turns of mutual neighbours in all dimensions, on the map that the pool agrees on."""
         import torch
@@ -673,12 +739,13 @@ class _Informed:
         from relcore.ops import climb, linalg
 
         method, view, pool = self.method, self.view, self.pool
-        self._decide()
+        if self.begun is None:
+            self._decide()
         best = pool.maps[pool.best]
         right = _trusted(view, best)
         rows, known = self._last_rows(right)
         sides = [v[r] for v, r in zip((view.x, view.y), rows, strict=True)]
-        found = view.lifted(best).to(view.x.device)
+        found = view.lifted(best).to(view.x.device) if self.begun is None else self.begun
         evidence = self._left_out(sides, best)  # before the last turns, which match by all coordinates
         proper = None
         if not method.reflections and found.shape[0] == found.shape[1]:
@@ -910,7 +977,8 @@ def _confidence(view: _View, pool: _Pool, final: Tensor) -> dict[str, float]:
     """Label-free figures, by name.
 
     - ``score`` : J of the best summit of the search, at the judging bandwidth, on all rows of the sample.
-    - ``margin`` : its log above that of the best different summit (with what the seeds say); absent if there is none.
+    - ``margin`` : its log above that of the best different summit (with what the seeds say); absent if there is none,
+      below 0 where other evidence was stronger.
     - ``votes`` of ``restarts`` that climbed to the end are at this summit.
     - ``fit`` : J of the map in the end over the geometric mean of J within each side, at most 1.
     """
@@ -979,12 +1047,15 @@ def _estimate(method: HGA, n: int, m: int, dx: int, dy: int, seeds: int) -> Cost
     if method.agree:
         chunks /= 2  # some searches end early
     wide = (min(n, method.polish_rows), min(m, WIDER * method.polish_rows))
+    half = (min(n, LEFT_OUT_ROWS), min(m, LEFT_OUT_ROWS))
+    stir = STIRS * costs.both_ways(half[0] / 2, half[1] / 2, min(dx, dy)) + 3 * costs.both_ways(*half, min(dx, dy))
+    stir *= method.stirs / 3  # most searches need none
     turns = min(method.polish, 8) * (costs.both_ways(*wide, min(dx, dy)) + costs.decomposition(dx, dy))
     left = 2 * costs.both_ways(min(n, LEFT_OUT_ROWS), min(m, WIDER * LEFT_OUT_ROWS), d)
     led = 4 * (on_points + sum(i * costs.chord_step(384, 384, d) + score for _, i in ANCHOR_STAGES)) if seeds else 0.0
     last = FINALISTS * on_sample + turns + left
     return Cost(
         memory=rows + 16.0 * (p * p + q * q) + 1.5e8,
-        seconds=prepared + shapes + chunks + 1.5 * swaps + led + last,
+        seconds=prepared + shapes + chunks + 1.5 * swaps + led + stir + last,
         check=prepared + led + last,
     )

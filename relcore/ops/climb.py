@@ -171,6 +171,28 @@ def polish(
     return found, pairs
 
 
+def stir(
+    x: Tensor, y: Tensor, found: Tensor, turns: int, generator: Generator, *, known: Tensor | None = None
+) -> Tensor:
+    """Turns of :func:`polish`, each on a half of the rows of either side drawn anew: wrong matches do not last.
+
+    Parameters
+    ----------
+    known : int64 (p, 2), pairs of rows that join the matched ones in every turn.
+    """
+    for _ in range(turns):
+        a, b = (torch.randperm(len(v), generator=generator)[: (len(v) + 1) // 2].to(v.device) for v in (x, y))
+        there, back = csls_both(x[a] @ found, y[b])
+        own = torch.nonzero(back[there] == torch.arange(len(a), device=x.device))[:, 0]
+        matched = torch.stack([a[own], b[there[own]]], 1)
+        if known is not None:
+            matched = torch.cat([matched, known])
+        if len(matched):
+            cross = x[matched[:, 0]].T @ y[matched[:, 1]] / len(matched)
+            found = polar((cross + 1e-3 * cross.norm() / found.norm() * found)[None])[0]
+    return found
+
+
 def csls_both(x: Tensor, y: Tensor, k: int = 10) -> tuple[Tensor, Tensor]:
     """Best row of the other side by CSLS, both ways: int64 (n,), (m,).
 
