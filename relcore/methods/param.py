@@ -52,17 +52,6 @@ class Mixed(Method):
         return white.similarities(self.similarity, rows, self.gamma)
 
 
-def clusters(white, count: int, generator):
-    """Averages of k-means clusters of whitened rows (K, r), as a mixture (count, K) float64 on the CPU."""
-    import torch
-
-    from relcore.seeds import centroids
-    from relcore.space import Pairs
-
-    seed = int(torch.randint(2**62, (), generator=generator))
-    return torch.from_numpy(centroids(white.cpu().numpy(), Pairs.by_row(len(white)), count, seed))
-
-
 @dataclass(frozen=True)
 class KMeans(Mixed):
     r"""Anchors are the averages of k-means clusters of the seeds, found on x; rows are compared by whitened products.
@@ -88,10 +77,12 @@ class KMeans(Mixed):
     standardise: bool = anchored.standardise_param()
 
     def steps(self, x, y, seeds, *, generator, device="cpu"):
+        from relcore.ops.param import cluster_averages
+
         rows = anchored.supports(x, y, seeds, device)
         count, notes = self.wanted(len(seeds))
         white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount)
-        mixture = clusters(white.white()[0], count, generator).to(device)
+        mixture = cluster_averages(white.white()[0], count, generator)
         if white.agreement is not None:  # few averages bear, and want, less whitening than all seeds
             white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture, white.left_out)
         yield Step(
@@ -236,9 +227,9 @@ class Param(Mixed):
 
     def training(self, supports: list, count: int, generator):
         """The training on whitened supports, of one side or both, from k-means averages of x."""
-        from relcore.ops.param import Training, Weights
+        from relcore.ops.param import Training, Weights, cluster_averages
 
-        start = clusters(supports[0], count, generator).to(supports[0].device)
+        start = cluster_averages(supports[0], count, generator)
         weights = Weights(
             coverage=self.coverage,
             orthogonality=self.orthogonality,

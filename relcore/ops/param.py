@@ -9,9 +9,9 @@ A support set is K rows that every space has, in one order. An anchor is a mixtu
 of rows that are not negative and sum to 1, for every space. A space that had no part in the training gets its anchors
 from its own K rows: that is all it needs. So any number of spaces train, and any number attach (Algorithm 1)::
 
-    spaces = [fit("wip", s, ridge=ridge) for s in supports]
-    training = Training([f.white(s) for f, s in zip(spaces, supports)], ...)
-    rr = fit("wip", other, ridge=ridge)(rows_of_other, training.mixture @ other)
+    shared = share([support_a, support_b], "param", anchors=128, steps=150, generator=generator)
+    similarity, anchors = attach(support_c, shared)
+    rr = similarity(rows_of_c, anchors)
 
 Everything here works in whitened coordinates, where the whitened inner product is the inner product.
 
@@ -27,9 +27,13 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
+
+from relcore.ops.kmeans import kmeans
+from relcore.ops.similarity import Agreement, LeftOut, Similarity, agreed_ridge, fit
 
 TINY = 1e-12
 
@@ -259,6 +263,106 @@ def correlation(a: Tensor, b: Tensor) -> Tensor:
     """Correlation (m,) of the columns of (K, m) with those of another such table; 0 where one is constant."""
     a, b = a - a.mean(0), b - b.mean(0)
     return (a * b).sum(0) / (a.norm(dim=0) * b.norm(dim=0)).clamp_min(TINY)
+
+
+def cluster_averages(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """The mixture (count, K) float64 whose anchors are averages of k-means clusters of rows (K, d); count is 1 to K."""
+    seed = int(torch.randint(2**62, (), generator=generator))
+    _, label = kmeans(rows.double().cpu().numpy(), count, np.random.default_rng(seed))
+    mixture = torch.zeros(count, len(rows), dtype=torch.float64)
+    mixture[torch.from_numpy(label), torch.arange(len(rows))] = 1
+    return (mixture / mixture.sum(1, keepdim=True)).to(rows.device)
+
+
+class Shared(NamedTuple):
+    """What spaces have in common once anchors are found: all that another space needs beside its own support rows.
+
+    Attributes
+    ----------
+    mixture : (m, K) float64, not negative, of row sums 1.
+    ridge : of the whitened inner product, in units of the mean eigenvalue, for every space.
+    agreement : of the spaces that trained, at seeds left out; None where one trained or the ridge was given.
+    """
+
+    mixture: Tensor
+    ridge: float
+    agreement: Agreement | None
+
+
+WAYS = ("param", "cca", "kmeans")
+
+
+def share(
+    supports: Sequence[Tensor],
+    how: str = "param",
+    *,
+    anchors: int,
+    generator: torch.Generator,
+    ridge: float | None = None,
+    **training,
+) -> Shared:
+    """Anchors for any number of spaces (Algorithm 1 of PARAM, steps 1 and 2); :func:`attach` is for each space then.
+
+    Parameters
+    ----------
+    supports : of each space that trains, its K support rows (K, d_i), as they are; row for row the same things. One
+        space alone trains without InfoNCE (PARAM Single), has ordinary principal directions (cca) or clusters. A space
+        that is to be held out is simply not given.
+    how : ``param``, learned; ``cca``, in closed form; ``kmeans``, averages of clusters of the first space.
+    anchors : 1 to K; more than the dimensions of a space are allowed and add no rank there.
+    ridge : None lets two or more spaces agree on one; one space alone needs it.
+    training : further arguments of :class:`Training`, ``steps`` among them.
+
+    Raises
+    ------
+    ValueError
+        Supports that are not parallel or have no covariance, an unknown way, anchors out of range, no ridge.
+    FloatingPointError
+        The loss of PARAM became NaN or infinite.
+    """
+    if how not in WAYS:
+        raise ValueError(f"there is no way {how!r} of finding anchors; choose one of {', '.join(WAYS)}.")
+    sizes = [len(s) for s in supports]
+    if not sizes or len(set(sizes)) > 1 or not 1 <= anchors <= sizes[0]:
+        raise ValueError(f"one support set in every space and 1 to K anchors; got {sizes} rows and {anchors} anchors.")
+    if ridge is None and len(supports) < 2:
+        raise ValueError("one space has nobody to agree on a ridge with; give one.")
+    known = [LeftOut(s) for s in supports]
+    agreement = agreed_ridge(known) if ridge is None else None
+    chosen = ridge if agreement is None else agreement.ridge
+    white = [k.white(chosen) for k in known]
+    if how == "cca":
+        mixture, shared = generalised_cca(white, anchors)
+        mixture = mixture[shared > 0] if bool((shared > 0).any()) else mixture[:1]
+    else:
+        mixture = cluster_averages(white[0], anchors, generator)
+    if how == "param":
+        learning = Training(white, mixture, generator=generator, **training)
+        for _ in learning:
+            pass
+        mixture = learning.mixture
+    elif agreement is not None:  # few anchors, not made of pairs, want less whitening; canonical ones more
+        chosen = agreed_ridge(known, mixture).ridge
+    return Shared(mixture, chosen, agreement)
+
+
+def attach(support: Tensor, shared: Shared) -> tuple[Similarity, Tensor]:
+    """A space's similarity and its anchors (m, d), float64: ``similarity(rows, anchors)`` are their representation.
+
+    Parameters
+    ----------
+    support : (K, d), the space's own rows of the support, in its order; the space need not have trained.
+
+    Raises
+    ------
+    ValueError
+        A support of another number of rows, or without a covariance.
+    """
+    if len(support) != shared.mixture.shape[1]:
+        raise ValueError(
+            f"{len(support)} support rows, wanted {shared.mixture.shape[1]}, as in the spaces that trained."
+        )
+    return fit("wip", support, ridge=shared.ridge), shared.mixture.to(support.device) @ support.double()
 
 
 def one_row_each(rows: Sequence[int] | Tensor, count: int) -> Tensor:

@@ -249,3 +249,65 @@ def test_anchors_that_are_rows():
     assert one_row_each([2, 0], 3).tolist() == [[0, 0, 1], [1, 0, 0]]
     mixture = torch.tensor([[0.25, 0.25, 0.25, 0.25], [1.0, 0, 0, 0]])
     assert param.effective_rows(mixture) == pytest.approx(2.5)
+
+
+# ---------------------------------------------------------------- many spaces
+
+
+@pytest.mark.parametrize("how", param.WAYS)
+def test_spaces_share_anchors_and_one_that_did_not_train_attaches(how):
+    every = spaces(400)
+    support, rest = [v[:200] for v in every], [v[200:] for v in every]
+    g = torch.Generator().manual_seed(0)
+    more = {"steps": 100} if how == "param" else {}
+    shared = param.share(support[:2], how, anchors=12, generator=g, **more)
+    assert shared.agreement.above_chance > 10 and float(shared.mixture.min()) >= 0
+    torch.testing.assert_close(shared.mixture.sum(1), torch.ones(len(shared.mixture), dtype=torch.float64))
+    seen = []
+    for s, r in zip(support, rest, strict=True):
+        similarity, anchors = param.attach(s, shared)
+        torch.testing.assert_close(anchors, shared.mixture @ s)
+        seen.append(torch.nn.functional.normalize(similarity(r, anchors), dim=1))
+    hits = [float(((seen[i] @ seen[2].T).argmax(1) == torch.arange(200)).double().mean()) for i in (0, 1)]
+    assert min(hits) > 0.1  # 0.005 by chance
+    with pytest.raises(ValueError, match="199 support rows, wanted 200"):
+        param.attach(support[2][:199], shared)
+
+
+def test_one_space_alone_shares_too_and_the_held_out_space_changes_nothing():
+    v = spaces(120)
+    out = [
+        param.share([v[0]], how, anchors=6, ridge=0.01, generator=torch.Generator().manual_seed(0), **more).mixture
+        for how, more in (("param", {"steps": 5}), ("cca", {}), ("kmeans", {}))
+    ]
+    assert [len(m) for m in out] == [6, 6, 6]
+    # principal directions: the scores of the widest ones, by the whitened support
+    u = torch.linalg.svd(white(v[0], 0.01), full_matrices=False)[0][:, :6]
+    overlap = torch.linalg.svdvals(u.T @ torch.linalg.qr((out[1] - 1 / 120).T)[0])
+    assert float(overlap.min()) > 0.999
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"how": "best"}, "no way 'best'"),
+        ({"anchors": 0}, "1 to K anchors; got .60, 60. rows and 0 anchors"),
+        ({"anchors": 61}, "1 to K anchors; got .60, 60. rows and 61 anchors"),
+        ({"supports": [spaces(60)[0], spaces(60)[1][:50]]}, "one support set in every space"),
+        ({"supports": []}, "one support set in every space"),
+        ({"supports": [spaces(60)[0]]}, "nobody to agree on a ridge with"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(params, message):
+    given = {"supports": spaces(60)[:2], "how": "kmeans", "anchors": 5} | params
+    with pytest.raises(ValueError, match=message):
+        param.share(given.pop("supports"), given.pop("how"), generator=torch.Generator(), **given)
+
+
+def test_averages_of_clusters_are_of_planted_ones():
+    g = torch.Generator().manual_seed(0)
+    label = torch.arange(60) % 4
+    rows = 20 * torch.randn(4, 5, generator=g)[label] + torch.randn(60, 5, generator=g)
+    mixture = param.cluster_averages(rows, 4, g)
+    means = torch.stack([rows[label == k].mean(0) for k in range(4)])
+    assert float(torch.cdist(mixture.float() @ rows, means).min(1).values.max()) < 1e-4
