@@ -74,7 +74,9 @@ def verdicts(s: state.State, run: Run, arrays: dict) -> dict[str, mismatch.Gate]
     gates = {}
     for column, side in zip(st.columns(2, gap="medium"), SIDES, strict=True):
         space = getattr(s.data, side)
-        gate = gates[side] = judged(str(run.folder), stamp(run), side, space.fingerprint, run, arrays, space)
+        other = getattr(s.data, OTHER[side])
+        fingerprints = (space.fingerprint, other.fingerprint)
+        gate = gates[side] = judged(str(run.folder), stamp(run), side, fingerprints, run, arrays, space, other)
         with column:
             st.markdown(
                 f"**{LETTERS[side]} · {plain(space.title)}: rows with no counterpart in {LETTERS[OTHER[side]]}**"
@@ -99,8 +101,8 @@ def verdicts(s: state.State, run: Run, arrays: dict) -> dict[str, mismatch.Gate]
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def judged(folder: str, stamp: float, side: str, fingerprint: str, _run: Run, _arrays: dict, _space: Space):
-    return mismatch.gate(_run.record, _arrays, side, _space.labels)
+def judged(folder: str, stamp: float, side: str, fingerprints: tuple, _run: Run, _arrays: dict, _space, _other: Space):
+    return mismatch.gate(_run.record, _arrays, side, _space.labels, _other.labels)
 
 
 # ------------------------------------------------------------------------------------------------------------ controls

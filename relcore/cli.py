@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -578,6 +579,94 @@ def evaluate(run: Run, k: tuple[int, ...]) -> tuple[int, dict[str, Any]]:
     return len(scored), retrieval.retrieval(x, y, scored, at=k) | metrics
 
 
+# ---------------------------------------------------------------------- mismatch
+
+
+def run_mismatch(args: argparse.Namespace) -> int:
+    """``mismatch RUN``. JSON: ``run, method, status, sigma, sigma_default, gate{SIDE{level, text, missing[...], lowest,
+    seeds_alone}}, sides{SIDE{rows, median, flagged, null, reference}}, classes[{side, label, rows, median, median_raw,
+    flagged, judged}], regions[{side, number, rows, median}], lowest[{side, row, coverage, raw}], missing,
+    auroc{SIDE{coverage, raw, rows}}``; ``auroc`` is null unless ``--missing`` declares a class."""
+    from relcore import runs
+    from relcore.metrics import mismatch
+
+    run = runs.Run.load(args.run)
+    if not run.usable:
+        raise InputError(f"{args.run}: the run is {run.status} and kept no alignment; run it again.")
+    arrays = run.analysis
+    if not mismatch.present(arrays):
+        raise InputError(f"{args.run}: the run is older than the kernel sums kept with a run; run it again.")
+    at = mismatch.position_of(arrays, args.sigma)
+    labels = run.labels
+    if args.missing is not None and not any(args.missing in column for column in labels.values() if column):
+        known = sorted({label for column in labels.values() for label in column or () if label})
+        raise InputError(
+            f"--missing {args.missing}: no row has this label; "
+            + (f"known are {', '.join(known[:PROBLEMS_SHOWN])}." if known else "the run has no labels.")
+        )
+    record = {
+        "run": str(args.run),
+        "method": run.record["method"],
+        "status": run.status,
+        "sigma": float(arrays["mismatch/sigma"][at]),
+        "sigma_default": float(arrays["mismatch/sigma"][mismatch.default_position(arrays)]),
+    } | mismatch.summary(run.record, arrays, labels, at, missing=args.missing)
+    if args.rows:
+        write_rows(args.rows, arrays, labels, at)
+    if args.json:
+        print_json(record)
+    else:
+        print_mismatch(record, args.sigma)
+    return DONE
+
+
+def write_rows(path: Path, arrays: dict[str, Any], labels: dict[str, list[str] | None], at: int) -> None:
+    """Every row's kernel sums as CSV: ``side, row, label, raw, coverage, flagged``."""
+    import csv
+
+    from relcore.metrics import mismatch
+
+    with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        out = csv.writer(file)
+        out.writerow(("side", "row", "label", "raw", "coverage", "flagged"))
+        for side in "xy":
+            raw, ratio = mismatch.raw(arrays, side, at), mismatch.coverage(arrays, side, at)
+            flags = mismatch.flagged(arrays, side, at)
+            for i in range(len(raw)):
+                label = labels[side][i] if labels[side] else ""
+                out.writerow((side, i, label, f"{raw[i]:.7g}", f"{ratio[i]:.7g}", int(flags[i])))
+
+
+def print_mismatch(record: dict[str, Any], asked: float | None) -> None:
+    print(f"{record['method']:10} {record['status']}")
+    near = "" if asked is None or abs(asked - record["sigma"]) < 1e-9 else f", the kept step nearest to {asked:g}"
+    print(f"sigma      {record['sigma']:.3g} rad (default {record['sigma_default']:.3g}){near}")
+    for side, gate in record["gate"].items():
+        say(f"{side} {gate['level']:8} {gate['text']}")
+        if gate["seeds_alone"]:
+            say(f"           by the seeds alone {gate['seeds_alone']} is lowest")
+    for side, figures in record["sides"].items():
+        print(
+            f"{side}          {figures['rows']:,} rows, median coverage {figures['median']:.3f}, "
+            f"{figures['flagged']:.1%} flagged (below {figures['null']:.3f})"
+        )
+    rows = [
+        (c["side"], brief(c["label"], 60), f"{c['rows']:,}", f"{c['median']:.3f}", f"{c['median_raw']:.3g}")
+        + (f"{c['flagged']:.0%}" + ("" if c["judged"] else ", not judged"),)
+        for c in record["classes"]
+    ]
+    if rows:
+        print()
+        print_table([("", "class", "rows", "coverage", "raw", "flagged"), *rows])
+    regions = [(r["side"], f"region {r['number']}", f"{r['rows']:,}", f"{r['median']:.3f}") for r in record["regions"]]
+    if regions:
+        print()
+        print_table([("", "flagged rows that lie together", "rows", "coverage"), *regions])
+    for side, value in (record["auroc"] or {}).items():
+        figures = "  ".join(f"{k} " + ("none" if value[k] is None else f"{value[k]:.3f}") for k in ("coverage", "raw"))
+        say(f"AUROC      {record['missing']} in {side} ({value['rows']:,} rows): {figures}")
+
+
 # ---------------------------------------------------------------------- sweep
 
 
@@ -654,6 +743,16 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 0 up")
     return int(text)
+
+
+def angle(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no angle above 0")
+    return value
 
 
 def device(text: str) -> str:
@@ -742,6 +841,12 @@ def parser() -> Parser:
     p = command("evaluate", run_evaluate, "score a kept run: retrieval, hubness, health")
     p.add_argument("run", type=Path, metavar="RUN", help="folder of the run")
     p.add_argument("--k", type=whole_number, nargs="+", default=[1, 5, 10], help="ranks for R@k (default 1 5 10)")
+
+    p = command("mismatch", run_mismatch, "what one side of a kept run has and the other lacks")
+    p.add_argument("run", type=Path, metavar="RUN", help="folder of the run")
+    p.add_argument("--sigma", type=angle, metavar="S", help="reach of the kernel, radians (default: the run's own)")
+    p.add_argument("--missing", metavar="LABEL", help="a class known to be missing, for its AUROC")
+    p.add_argument("--rows", type=Path, metavar="FILE", help="write the sums of every row to this CSV file")
     return top
 
 

@@ -4,6 +4,7 @@
 
     run.json               what was asked, on which data (fingerprints), and what came of it
     pairs.safetensors      seeds and, where known, the truth: int64 (k, 2) row positions
+    labels.json            labels of both sides, or null
     history.parquet        one row a step
     restarts.parquet       one row a restart and step, of a method that searches from many starts
     frames/NNN.npy         map of the moving side at step NNN, float32 (rows, 2); frames/fixed.npy the other side
@@ -144,6 +145,12 @@ class Run:
         arrays = _read_arrays(self.folder / "pairs.safetensors")
         truth = arrays.get("truth")
         return Pairs(arrays["seeds"]), None if truth is None else Pairs(truth)
+
+    @cached_property
+    def labels(self) -> dict[str, list[str] | None]:
+        """Label of each row of x and y, ``""`` for none; None for a side without labels, and in older runs."""
+        path = self.folder / "labels.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"x": None, "y": None}
 
     @cached_property
     def analysis(self) -> dict[str, np.ndarray]:
@@ -318,6 +325,8 @@ def create(
     if pair.truth is not None:
         arrays["truth"] = pair.truth.array
     _write_arrays(folder / "pairs.safetensors", arrays)
+    labels = {side: None if v.labels is None else list(v.labels) for side, v in (("x", pair.x), ("y", pair.y))}
+    store.write_atomic(folder / "labels.json", json.dumps(labels).encode())
     run = Run(
         folder,
         {

@@ -78,7 +78,7 @@ def fashion(data: Path) -> tuple[dict, dict, dict]:
         "x_title": "All ten classes, 64-d",
         "y_title": "Without T-shirt/top, 64-d",
         "pairing": "name",
-        "seeds": 15,
+        "seeds": 100,
         "method": "procrustes",
         "licence": "Fashion-MNIST by Zalando SE, MIT",
         "missing": FASHION[0],

@@ -43,6 +43,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from relcore.errors import InputError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -60,8 +62,11 @@ REACH = 1.5  # default sigmas within which two flagged rows are of one region
 QUALITY = 0.4  # mean reciprocal rank of held-out seeds from which an alignment says what is missing
 GAP = 0.09  # of median coverage, under the lowest class that is not flagged
 SHARE = 0.5  # of a class or region flagged
+MET = 0.25  # share of a class's rows on the other side flagged, from which both sides are out of place
+ASTRAY = 0.2  # share of the other side flagged from which, without its labels, nothing is called missing
 LITTLE = 0.4  # share of a side flagged from which there is no list of classes: the spaces overlap little
 LEAST = 0.01  # share of a side that a region needs
+LISTED = 20  # lowest rows of a side in a summary
 NONE = "(none)"
 LETTERS = {"x": "A", "y": "B"}
 
@@ -259,6 +264,22 @@ def default_position(arrays: dict[str, np.ndarray]) -> int:
     return int(arrays["mismatch/default"][0])
 
 
+def position_of(arrays: dict[str, np.ndarray], sigma: float | None = None) -> int:
+    """The kept bandwidth nearest to this one, by ratio; None is the default.
+
+    Raises
+    ------
+    InputError
+        It is more than half a step beyond what is kept.
+    """
+    if sigma is None:
+        return default_position(arrays)
+    kept = arrays["mismatch/sigma"]
+    if not kept[0] / 2 ** (1 / 16) <= sigma <= kept[-1] * 2 ** (1 / 16):
+        raise InputError(f"sigma {sigma:g}: kept are {kept[0]:.3g} to {kept[-1]:.3g} radians; choose one of these.")
+    return int(np.abs(np.log(kept / sigma)).argmin())
+
+
 def coverage(arrays: dict[str, np.ndarray], side: str, i: int) -> np.ndarray:
     """Coverage of each row at bandwidth number i: float64 (n,); nan where neither side has anything in reach."""
     return _ratio(arrays[f"mismatch/{side}/cross"][:, i], arrays[f"mismatch/{side}/own"][:, i])
@@ -319,60 +340,106 @@ def auroc(values: np.ndarray, is_missing: np.ndarray) -> float:
 # ------------------------------------------------------------------------------------------------------------ gate
 
 
-def gate(record: dict, arrays: dict[str, np.ndarray], side: str, labels: Sequence[str] | None = None) -> Gate:
+def gate(
+    record: dict,
+    arrays: dict[str, np.ndarray],
+    side: str,
+    labels: Sequence[str] | None = None,
+    other_labels: Sequence[str] | None = None,
+) -> Gate:
     """What may be said of the rows of a side, at the default bandwidth.
 
     Parameters
     ----------
     record : of the run: ``health`` and ``verdict`` of :mod:`relcore.metrics.health`.
     labels : of the rows of the side; without two classes of :data:`JUDGED` rows, regions take their place.
+    other_labels : of the rows of the other side: a class that is there too may be misaligned and not missing.
     """
-    here, there = LETTERS[side], LETTERS["y" if side == "x" else "x"]
+    other = "y" if side == "x" else "x"
+    here, there = LETTERS[side], LETTERS[other]
     trust, why = _trust(record)
     if trust == "red":
         return Gate("red", f"The alignment is too weak to say what {here} has that {there} lacks: {why}.")
-    i = default_position(arrays)
-    null = float(arrays[f"mismatch/{side}/null"][i])
-    values, flags = coverage(arrays, side, i), flagged(arrays, side, i)
-    if not null > 0:
-        return Gate("amber", f"{here} has {len(values)} rows, too few for a null: nothing is flagged.")
-    parts = _parts(arrays, side, values, labels)
-    lowest = min(parts, key=lambda p: p.high).name if parts else None
-    share = float(flags.mean())
+    if not float(arrays[f"mismatch/{side}/null"][default_position(arrays)]) > 0:
+        rows = len(arrays[f"mismatch/{side}/own"])
+        return Gate("amber", f"{here} has {rows} rows, too few for a null: nothing is flagged.")
+    found = _Found.of(arrays, side, labels, other_labels)
+    share, lowest = found.share, found.lowest
     if share >= LITTLE:
         return Gate(
             "amber",
-            f"The spaces overlap little: {share:.0%} of the {len(flags):,} rows of {here} have no counterpart in "
-            f"{there}{_because(why)}.",
+            f"The spaces overlap little: {share:.0%} of the {found.rows:,} rows of {here} have no counterpart in "
+            f"{there}; {why}.",
             lowest=lowest,
         )
-    bound = min([p.high for p in parts if p.flagged < SHARE], default=null)
-    suspects = [p for p in parts if p.flagged >= SHARE]
-    clear = [p for p in suspects if p.high <= bound - GAP]
-    if trust == "green" and clear:
-        listed = ", ".join(f"{p.name} ({p.rows:,} rows, coverage {p.median:.2f})" for p in clear)
+    if trust == "green" and found.clear:
+        listed = ", ".join(f"{p.name} ({p.rows:,} rows, coverage {p.median:.2f})" for p in found.clear)
         return Gate(
             "green",
-            f"{here} has rows with no counterpart in {there}: {listed}. The lowest of the rest has {bound:.2f}{why}.",
-            tuple(p.name for p in clear),
+            f"{here} has rows with no counterpart in {there}: {listed}. The lowest of the rest has {found.bound:.2f}; "
+            f"{why}.",
+            tuple(p.name for p in found.clear),
             lowest,
         )
-    if suspects:
-        p = min(suspects, key=lambda p: p.high)
-        near = "" if clear else f", {bound - p.high:.2f} under the rest where {GAP} is needed"
+    if suspects := [*found.suspects, *((p, "") for p in found.clear)]:
+        p, reason = min(suspects, key=lambda s: s[0].high)
         return Gate(
             "amber",
-            f"Lowest coverage, not conclusive: {p.name} of {here} ({p.rows:,} rows, coverage {p.median:.2f}{near})"
-            f"{_because(why)}.",
+            f"Lowest coverage, not conclusive: {p.name} of {here} ({p.rows:,} rows, coverage {p.median:.2f}{reason}); "
+            f"{why}.",
             lowest=lowest,
         )
     what = "class" if _labelled(labels) else "region"
     return Gate(
         trust,
         f"Nothing in {here} is seen to lack a counterpart in {there}: no {what} has half of its rows flagged, "
-        f"{share:.1%} of {len(flags):,} rows are{_because(why)}.",
+        f"{share:.1%} of {found.rows:,} rows are; {why}.",
         lowest=lowest,
     )
+
+
+class _Found(NamedTuple):
+    """Classes or regions of a side that are flagged: those clearly without a counterpart, and others with a reason.
+
+    ``bound`` is the lowest coverage of the rest, or the null where there is no rest.
+    """
+
+    rows: int
+    share: float
+    lowest: str | None
+    bound: float
+    clear: list[_Part]
+    suspects: list[tuple[_Part, str]]
+
+    @classmethod
+    def of(cls, arrays: dict, side: str, labels, other_labels) -> _Found:
+        other, i = "y" if side == "x" else "x", default_position(arrays)
+        values, flags = coverage(arrays, side, i), flagged(arrays, side, i)
+        parts = _parts(arrays, side, values, labels)
+        bound = min([p.high for p in parts if p.flagged < SHARE], default=float(arrays[f"mismatch/{side}/null"][i]))
+        across = flagged(arrays, other, i)
+        both = _labelled(labels) and other_labels is not None
+        there = {r.label: r for r in by_class(coverage(arrays, other, i), across, other_labels)} if both else {}
+        clear, suspects = [], []
+        for p in parts:
+            if p.flagged < SHARE:
+                continue
+            twin = there.get(p.name)
+            if p.high > bound - GAP:
+                suspects.append((p, f", {bound - p.high:.2f} under the rest where {GAP} is needed"))
+            elif twin is not None and twin.judged and twin.flagged >= MET:
+                suspects.append((p, "; it is on both sides and flagged on both: misaligned rather than missing"))
+            elif twin is not None and twin.judged and p.high > bound / 2:
+                suspects.append((p, f"; it is on both sides, and {bound / 2:.2f} would be needed to call it unmet"))
+            elif not both and float(across.mean()) >= ASTRAY:
+                text = (
+                    f"; {float(across.mean()):.0%} of {LETTERS[other]} are flagged too: misaligned rather than missing"
+                )
+                suspects.append((p, text))
+            else:
+                clear.append(p)
+        lowest = min(parts, key=lambda p: p.high).name if parts else None
+        return cls(len(values), float(flags.mean()), lowest, bound, clear, suspects)
 
 
 class _Part(NamedTuple):
@@ -398,11 +465,7 @@ def _trust(record: dict) -> tuple[str, str]:
     found = f"{held['count']} held-out seeds are found at a mean reciprocal rank of {held['mrr']:.2f}"
     if held["mrr"] < QUALITY:
         return "red", f"{found}, {QUALITY} is needed"
-    return "green", f"; {found}"
-
-
-def _because(why: str) -> str:
-    return why if why.startswith(";") else f"; {why}"
+    return "green", found
 
 
 def _labelled(labels: Sequence[str] | None) -> bool:
@@ -445,3 +508,51 @@ def seed_disagrees(arrays: dict[str, np.ndarray], side: str, labels: Sequence[st
         judged = [row.label for row in by_class(values, np.zeros(len(values), dtype=bool), labels) if row.judged]
         lowest.append(judged[0])
     return None if lowest[0] == lowest[1] else (lowest[0], lowest[1])
+
+
+def summary(
+    record: dict,
+    arrays: dict[str, np.ndarray],
+    labels: dict[str, Sequence[str] | None],
+    i: int,
+    missing: str | None = None,
+) -> dict:
+    """Everything in plain numbers, at bandwidth number i, for JSON: see ``relcore mismatch``. nan becomes None."""
+    out: dict = {"gate": {}, "sides": {}, "classes": [], "regions": [], "lowest": [], "missing": missing, "auroc": None}
+    for side in SIDES:
+        values, plain, flags = coverage(arrays, side, i), raw(arrays, side, i), flagged(arrays, side, i)
+        column = labels[side]
+        differ = seed_disagrees(arrays, side, column)
+        other = labels["y" if side == "x" else "x"]
+        out["gate"][side] = gate(record, arrays, side, column, other)._asdict() | {"seeds_alone": differ and differ[1]}
+        known = values[~np.isnan(values)]
+        out["sides"][side] = {
+            "rows": len(values),
+            "median": float(np.median(known)) if len(known) else None,
+            "flagged": float(flags.mean()),
+            "null": float(arrays[f"mismatch/{side}/null"][i]),
+            "reference": int(arrays[f"mismatch/{side}/reference"][0]),
+        }
+        if column is not None:
+            sums = {row.label: row.median for row in by_class(plain, flags, column)}
+            for row in by_class(values, flags, column):
+                out["classes"].append({"side": side} | row._asdict() | {"median_raw": sums[row.label]})
+        for region in regions(arrays, side):
+            number, count = region.number + 1, len(region.rows)
+            out["regions"].append({"side": side, "number": number, "rows": count, "median": region.median})
+        for row in np.argsort(values, kind="stable")[:LISTED]:
+            figures = {"coverage": float(values[row]), "raw": float(plain[row])}
+            out["lowest"].append({"side": side, "row": int(row)} | figures)
+        if missing is not None and column is not None and missing in column:
+            mine = np.array([label == missing for label in column])
+            found = {name: auroc(v, mine) for name, v in (("coverage", values), ("raw", plain))}
+            out["auroc"] = (out["auroc"] or {}) | {side: found | {"rows": int(mine.sum())}}
+    return _without_nan(out)
+
+
+def _without_nan(value):
+    if isinstance(value, dict):
+        return {k: _without_nan(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(v) for v in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
