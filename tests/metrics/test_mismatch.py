@@ -195,5 +195,5 @@ def test_a_whole_run_names_the_missing_class_and_a_failed_one_does_not():
         out = pipeline.align(pair, method("procrustes"), used)
         said = {"health": out.health, "verdict": {"level": out.verdict.level, "text": out.verdict.text}}
         assert out.arrays["mismatch/x/folds"].shape == (3, len(x)) and "mismatch/seed/y" in out.arrays
-        gate = mismatch.gate(said, out.arrays, "x", labels.astype(str))
+        gate = mismatch.gate(said, out.arrays, "x", labels.astype(str), labels[kept].astype(str))
         assert (gate.level, gate.missing) == (level, missing), gate.text
