@@ -52,7 +52,6 @@ def main() -> None:
             arrays,
             shown,
             f"{n_k_name(k)} by {RULE_SHORT[rule]}",
-            view=f"run {run.id}",
             on_hub=lambda side, row_id: click(s, run, arrays, rule, k, side, row_id),
         )
     if hub is not None:

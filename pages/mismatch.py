@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+import zlib
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,6 @@ import streamlit as st
 
 from pages._ui import coverage, opened, pictures, router, runner, state
 from pages._ui.header import plain
-from pages._ui.linked_map import MapEvent
 from pages._ui.maps import LETTERS, SIDES
 from pages._ui.selection import NOTHING, Selection, select
 from relcore.metrics import mismatch
@@ -151,7 +150,7 @@ def controls(run: Run, arrays: dict) -> tuple[int, str, bool]:
             help="Coverage is the kernel sum to the other side over that to the own side. The raw sum is low also "
             "where the own side is thin.",
         )
-        inverted = st.toggle("Light = missing", key="mismatch_inverted", persist_state="session")
+        inverted = st.toggle("Invert colours", key="mismatch_inverted", persist_state="session")
     if position != default:
         st.caption(
             "What is said above is read at the default σ, the only one the fits without some seeds were read at."
@@ -163,31 +162,46 @@ def controls(run: Run, arrays: dict) -> tuple[int, str, bool]:
 
 
 def the_map(s, run: Run, arrays, values: Values, gates, position: int, measure: str, inverted: bool) -> None:
-    grey = any(gate.level == "red" for gate in gates.values())
-    coverage.coverage_map(
-        s, run, arrays, values, words(measure), inverted=inverted, grey=grey, on_change=partial(take, s)
-    )
-    sigma = arrays["mismatch/sigma"][position]
-    st.caption(
-        "Grey: the alignment is too weak for a map of what is missing. The lists beside it tell of this alignment, not "
-        "of the data."
-        if grey
-        else f"Colour: {MEASURES[measure]} at σ = {sigma:.3g} rad, {'light' if inverted else 'dark'} = no counterpart "
-        "on the other side. Drag to lasso, click a row to select it and its partner, Esc to clear."
-    )
-
-
-def take(s: state.State, event: MapEvent) -> None:
-    if event.kind == "clear":
-        s.selection.clear()
-    elif event.kind == "click":
-        side = SIDES[event.panel]
-        s.selection.set(
-            select(side, event.ids, s.data.x, s.data.y, state.link(s), f"a click on mismatch map {LETTERS[side]}")
+    what, at = MEASURES[measure], f"σ = {arrays['mismatch/sigma'][position]:.3g} rad"
+    if measure == "coverage" and all(f"mismatch/seed/{side}" in arrays for side in SIDES):
+        by = st.segmented_control(
+            "Map",
+            ["this run", "the seeds alone"],
+            default="this run",
+            required=True,
+            key="mismatch_by",
+            persist_state="session",
+            label_visibility="collapsed",
         )
-    else:
-        x, y = event.selected
-        s.selection.set(Selection(np.sort(x), np.sort(y), "a lasso on a mismatch map"))
+        if by != "this run":
+            values = {side: arrays[f"mismatch/seed/{side}"].astype(np.float64) for side in SIDES}
+            what, at = "coverage in the relative representation by the seeds alone", "its own default σ"
+    grey = any(gate.level == "red" for gate in gates.values())
+    stands = coverage.coverage_map(s, run, arrays, values, words(measure), inverted=inverted, grey=grey)
+    st.caption(
+        "Grey: the alignment is too weak for a map of what is missing. The lists are of this alignment, not the data."
+        if grey
+        else f"Colour: {what}, {at}; {stands} = no counterpart on the other side. "
+        "Drag to lasso, click a row to select it and its partner, Esc to clear."
+    )
+    follow_up(s, values)
+
+
+def follow_up(s: state.State, values: Values) -> None:
+    """Where to go on with rows selected here."""
+    chosen = s.selection.current
+    side = "x" if len(chosen.x) else "y"
+    ids = getattr(chosen, side)
+    if not len(ids):
+        return
+    with st.container(horizontal=True):
+        if st.button("What do they map to?", icon=":material/manage_search:", key="mismatch_to_retrieval"):
+            v = values[side][getattr(s.data, side).positions(ids)]
+            s.query = (side, int(ids[np.argmin(np.where(np.isnan(v), np.inf, v))]))
+            st.session_state["way"] = "x_to_y" if side == "x" else "y_to_x"
+            st.switch_page(router.RETRIEVAL)
+        if st.button("Add a seed there", icon=":material/link:", key="mismatch_to_seeds"):
+            st.switch_page(router.SEEDS)
 
 
 def choose(s: state.State, side: str, rows: np.ndarray, origin: str) -> None:
@@ -236,7 +250,7 @@ def lowest(s, run: Run, arrays, values: Values, flags: Values, position: int, me
                 height=400,
                 row_height=52 if "picture" in drawn else 36,
                 key=f"lowest_{run.id}_{side}_{position}_{measure}_{s.selection.revision if only else ''}",
-                on_select="rerun",
+                on_select="ignore" if only else "rerun",  # picking one would leave it alone in the list
                 selection_mode="single-row",
                 alt=f"Rows of {LETTERS[side]} least covered by {LETTERS[OTHER[side]]}",
                 column_config={
@@ -256,7 +270,10 @@ def lowest(s, run: Run, arrays, values: Values, flags: Values, position: int, me
                 f"{LETTERS[side]} → {LETTERS[OTHER[side]]}; {int(flags[side].sum()):,} of {len(v):,} rows are flagged."
                 + (f" {unknown:,} rows have nothing in reach on either side." if unknown else "")
                 + ("" if null > 0 else " No null: too few rows to cut in two halves.")
+                + ("" if only else " Pick a row to select it and its partner.")
             )
+            if only:
+                continue
             picked = event.selection.rows
             seen = (run.id, side, position, measure, int(space.ids[order[picked[0]]]) if picked else None)
             if once(f"mismatch_picked_{side}", seen) and picked:
@@ -273,19 +290,21 @@ def parts(s, run: Run, arrays, values: Values, flags: Values, gates, position: i
     for column, side in zip(st.columns(2, gap="medium"), SIDES, strict=True):
         space = getattr(s.data, side)
         with column:
+            judged = 0
             if space.labels is not None:
-                classes(s, run, arrays, values[side], flags[side], gates[side], side, position, measure)
-            else:
+                judged = classes(s, run, arrays, values[side], flags[side], gates[side], side, position, measure)
+            if judged < 2:  # as the gate does
                 regions(s, run, arrays, side)
 
 
-def classes(
-    s, run: Run, arrays, v: np.ndarray, flags: np.ndarray, gate, side: str, position: int, measure: str
-) -> None:
+def classes(s, run: Run, arrays, v: np.ndarray, flags: np.ndarray, gate, side: str, position: int, measure: str) -> int:
+    """The classes of a side by their median; how many of them can be judged."""
     space = getattr(s.data, side)
     rows = by_class(str(run.folder), stamp(run), side, position, measure, space.fingerprint, v, flags, space)
     letter, other = LETTERS[side], LETTERS[OTHER[side]]
-    st.subheader(f"Classes of {letter} in {other}", anchor=False)
+    # A chart and a table keep what is picked by position, so another order of classes needs another of them.
+    order = f"{zlib.crc32(chr(0).join(row.label for row in rows).encode('utf-8', 'surrogatepass')):08x}"
+    st.subheader(f"Classes of {letter}, as {other} covers them", anchor=False)
     st.caption(f"Median {words(measure)}, {letter} → {other}, n = {len(v):,} · {plain(run.title)}")
     bars, table = st.tabs(["Chart", "Table"])
     with bars:
@@ -296,7 +315,7 @@ def classes(
         with st.container(height=TALLEST if figure.layout.height > TALLEST else "content", border=False):
             event = st.plotly_chart(
                 figure,
-                key=f"mismatch_classes_{side}_{run.id}",
+                key=f"mismatch_classes_{side}_{run.id}_{order}",
                 on_select="rerun",
                 selection_mode="points",
                 config={"displayModeBar": False},
@@ -317,7 +336,7 @@ def classes(
         event = st.dataframe(
             frame,
             hide_index=True,
-            key=f"mismatch_class_table_{side}_{run.id}",
+            key=f"mismatch_class_table_{side}_{run.id}_{order}",
             on_select="rerun",
             selection_mode="single-row",
             alt=f"Classes of {letter} by {words(measure)}",
@@ -330,14 +349,16 @@ def classes(
         pick_class(s, run, rows, side, "table", picked[0] if picked else None)
     few = [row for row in rows if not row.judged]
     st.caption(
-        "Figures on the bars: share of rows flagged. Click a class to select its rows."
+        "Beside each: share of rows flagged. Click a class to select its rows."
+        + (" Orange: no counterpart." if gate.missing else "")
         + (f" {len(few)} without a label or with under {mismatch.JUDGED} rows: listed, not judged." if few else "")
     )
+    return len(rows) - len(few)
 
 
 def pick_class(s, run: Run, rows: list[mismatch.ClassRow], side: str, where: str, number: int | None) -> None:
-    label = rows[number].label if number is not None and number < len(rows) else None
-    if not once(f"mismatch_class_{where}_{side}", (run.id, number)) or label is None:
+    label = None if number is None else rows[number].label
+    if not once(f"mismatch_class_{where}_{side}", (run.id, label)) or label is None:
         return
     labels = getattr(s.data, side).labels
     here = np.flatnonzero([(each or mismatch.NONE) == label for each in labels])
@@ -351,7 +372,7 @@ def by_class(folder, stamp, side, position, measure, fingerprint, _values, _flag
 
 
 def regions(s, run: Run, arrays, side: str) -> None:
-    """Without labels: rows flagged at the default bandwidth that lie together."""
+    """Without classes to judge: rows flagged at the default bandwidth that lie together."""
     space, letter = getattr(s.data, side), LETTERS[side]
     found = mismatch.regions(arrays, side)
     st.subheader(f"Regions of {letter} not covered by {LETTERS[OTHER[side]]}", anchor=False)
@@ -381,7 +402,8 @@ def regions(s, run: Run, arrays, side: str) -> None:
         },
     )
     st.caption(
-        f"{plain(space.title)} has no labels: rows flagged at the default σ that lie together, n = {len(space):,}."
+        f"Rows flagged at the default σ that lie together, {letter} → {LETTERS[OTHER[side]]}, n = {len(space):,} · "
+        f"{plain(run.title)}. They take the place of classes. Click a region to select its rows."
     )
     picked = event.selection.rows
     number = picked[0] if picked else None
@@ -438,9 +460,11 @@ def declared(s: state.State, run: Run, arrays: dict, position: int) -> None:
 
 
 def explain(run: Run, arrays: dict) -> None:
-    limits = [
-        f"means over {letter} run over {int(arrays[f'mismatch/{side}/reference'][0]):,} rows"
+    sampled = [
+        f" Of the {len(arrays[f'mismatch/{side}/own']):,} rows of {letter} the means run over {kept:,}, drawn at "
+        "random with the run's seed; every row is judged by them."
         for side, letter in LETTERS.items()
+        if (kept := int(arrays[f"mismatch/{side}/reference"][0])) < len(arrays[f"mismatch/{side}/own"])
     ]
     folds = len(arrays["mismatch/x/folds"])
     with st.popover("How is this computed?", type="tertiary"):
@@ -457,7 +481,7 @@ def explain(run: Run, arrays: dict) -> None:
             f"({folds} here) is {mismatch.GAP} below every class that is not flagged. From {mismatch.LITTLE:.0%} of a "
             "side flagged on, the spaces overlap little and no class is listed.\n\n"
             "Any alignment makes some class the lowest. Where both sides hold the same items, an exact twin dominates "
-            f"the sum at small σ. {'; '.join(limits).capitalize()}."
+            f"the sum at small σ.{''.join(sampled)}"
         )
 
 

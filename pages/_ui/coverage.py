@@ -12,9 +12,7 @@ import streamlit as st
 from pages._ui import state
 from pages._ui.colours import NONE_COLOUR, plain_colours, value_colours
 from pages._ui.figures import GREY, finish
-from pages._ui.linked_map import MapEvent, Panel, linked_map
-from pages._ui.maps import LETTERS, SIDES
-from pages._ui.pictures import is_picture
+from pages._ui.maps import value_map
 from relcore.metrics.mismatch import ClassRow
 from relcore.runs import Run
 
@@ -25,46 +23,26 @@ LONGEST = 28  # characters of a class on the axis
 
 
 def coverage_map(
-    s: state.State,
-    run: Run,
-    arrays: dict,
-    values: dict[str, np.ndarray],
-    what: str,
-    *,
-    inverted: bool,
-    grey: bool,
-    on_change,
-) -> None:
+    s: state.State, run: Run, arrays: dict, values: dict[str, np.ndarray], what: str, *, inverted: bool, grey: bool
+) -> str:
     """Both sides where the run put them, each row by its value; ``grey`` draws them all alike.
 
-    ``on_change`` takes a :class:`MapEvent`.
+    Low values stand out from the page, unless ``inverted``: dark on a light page, light on a dark one. Returns which
+    of the two they are.
     """
-    data, link, chosen = s.data, state.link(s), s.selection.current
     known = [v[np.isfinite(v)] for v in values.values()]
     high = max([1e-12, *(float(np.quantile(v, 0.95)) for v in known if len(v))])
-    colormap = ("viridis_dark" if st.context.theme.type == "dark" else "viridis") + ("_r" if inverted else "")
-    panels = [
-        Panel(
-            f"{LETTERS[side]} · {space.title} · aligned by {run.title}",
-            arrays[f"map_{side}"],
-            space.ids,
-            plain_colours(len(space), NONE_COLOUR)
-            if grey
-            else value_colours(values[side], title=what, low=0.0, high=high, colormap=colormap),
-            space.names,
-            space.media if space.media is not None and any(map(is_picture, space.media)) else None,
-        )
-        for side, space in zip(SIDES, (data.x, data.y), strict=True)
-    ]
-    linked_map(
-        panels,
-        key="mismatch_map",
-        selection=(chosen.x, chosen.y),
-        partner=(link.x_to_y, link.y_to_x),
-        view=f"run {run.id}",
-        height=440,
-        on_change=on_change,
-    )
+    on_dark = st.context.theme.type == "dark"
+    light = on_dark != inverted
+    colormap = ("viridis_dark" if on_dark else "viridis") + ("_r" if light else "")
+    colourings = {
+        side: plain_colours(len(v), NONE_COLOUR)
+        if grey
+        else value_colours(v, title=what, low=0.0, high=high, colormap=colormap)
+        for side, v in values.items()
+    }
+    value_map(s, run, arrays, colourings, key="mismatch_map")
+    return "light" if light else "dark"
 
 
 def class_bars(
@@ -103,6 +81,3 @@ def class_bars(
         tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False
     )
     return finish(figure, height=90 + (DOT_HEIGHT if dots else ROW_HEIGHT) * len(rows))
-
-
-__all__ = ["MapEvent", "class_bars", "coverage_map"]

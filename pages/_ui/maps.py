@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from pages._ui import state
-from pages._ui.colours import OKABE_ITO, CategoryColours, shared_category_colours, value_colours
+from pages._ui.colours import OKABE_ITO, CategoryColours, Colouring, shared_category_colours, value_colours
 from pages._ui.linked_map import MAX_PICTURES, MapEvent, Panel, linked_map, pictures_stay
 from pages._ui.pictures import is_picture
 from pages._ui.selection import Selection, select
@@ -185,22 +185,20 @@ def _make_query(s: state.State, side: str, row_id: int) -> None:
     st.session_state["way"] = "x_to_y" if side == "x" else "y_to_x"
 
 
-def hub_map(
-    s: state.State, run: Run, arrays: dict, counts: dict[str, np.ndarray], what: str, view: str, on_hub
+def value_map(
+    s: state.State, run: Run, arrays: dict, colourings: dict[str, Colouring], *, key: str, on_change=None
 ) -> None:
-    """Both sides where the run put them, each row by how often the other side lists it (``counts`` by side).
+    """Both sides where the run put them, linked by row, in the colours given for each side.
 
-    ``on_hub(side, row id)`` is called for a row that is clicked.
+    ``on_change`` takes a :class:`MapEvent`; without it what is done on the map becomes the selection.
     """
     data, link, chosen = s.data, state.link(s), s.selection.current
-    high = float(np.ceil(max(1.0, *(np.quantile(n, 0.99) for n in counts.values()))))
-    colormap = "viridis_dark" if st.context.theme.type == "dark" else "viridis_r"
     panels = [
         Panel(
             f"{LETTERS[side]} · {space.title} · aligned by {run.title}",
             arrays[f"map_{side}"],
             space.ids,
-            value_colours(counts[side], title=what, low=0.0, high=high, colormap=colormap),
+            colourings[side],
             space.names,
             space.media
             if space.media is not None and any(map(is_picture, space.media))
@@ -210,13 +208,26 @@ def hub_map(
     ]
     linked_map(
         panels,
-        key="hub_map",
+        key=key,
         selection=(chosen.x, chosen.y),
         partner=(link.x_to_y, link.y_to_x),
-        view=view,
+        view=f"run {run.id}",
         height=440,
-        on_change=partial(_take_hub, s, on_hub),
+        on_change=on_change or partial(_take, s, LETTERS, None),
     )
+
+
+def hub_map(s: state.State, run: Run, arrays: dict, counts: dict[str, np.ndarray], what: str, on_hub) -> None:
+    """Both sides where the run put them, each row by how often the other side lists it (``counts`` by side).
+
+    ``on_hub(side, row id)`` is called for a row that is clicked.
+    """
+    high = float(np.ceil(max(1.0, *(np.quantile(n, 0.99) for n in counts.values()))))
+    colormap = "viridis_dark" if st.context.theme.type == "dark" else "viridis_r"
+    colourings = {
+        side: value_colours(counts[side], title=what, low=0.0, high=high, colormap=colormap) for side in SIDES
+    }
+    value_map(s, run, arrays, colourings, key="hub_map", on_change=partial(_take_hub, s, on_hub))
     st.caption(
         f"Colour: {what}, how many rows of the other side list the row; {high:g} and more are one colour. "
         "Click a row to select its groupies, the rows that list it; drag to lasso; Esc to clear."

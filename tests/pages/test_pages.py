@@ -125,7 +125,15 @@ def test_a_second_press_starts_no_second_run(app):
 
 @pytest.mark.parametrize(
     "page",
-    ["pages/data.py", "pages/seeds.py", "pages/align.py", "pages/retrieval.py", "pages/hubness.py", "pages/compare.py"],
+    [
+        "pages/data.py",
+        "pages/seeds.py",
+        "pages/align.py",
+        "pages/retrieval.py",
+        "pages/hubness.py",
+        "pages/mismatch.py",
+        "pages/compare.py",
+    ],
 )
 @pytest.mark.parametrize("sample", ["banking77", "emoji", "fashion", "molecules", "glove"])
 def test_every_page_draws_every_sample(app, page, sample):
