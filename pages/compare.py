@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 import streamlit as st
 
@@ -15,6 +17,7 @@ router.ensure()
 
 WHERE = {"own": "its own", "here": "the data at hand"}
 ALONG = {"corruption": "share of wrong seeds", "seeds": "seed budget"}
+JUDGES = {"score": "score J at σ = 0.2", "fit": "fit: score over each side's own"}
 TOP = 0.3  # of the cells by score: where the paper finds the score to rank
 
 
@@ -76,7 +79,7 @@ def title_of(path: str) -> str:
 
 def of_sweep(sweep: Sweep) -> str:
     d = sweep.data
-    return f"sample {d.sample}" if d.sample else plain(f"{d.x} and {d.y}")
+    return f"sample {d.sample}" if d.sample else plain(f"{Path(d.x).name} and {Path(d.y).name}")
 
 
 def of_state(s: state.State) -> str:
@@ -96,7 +99,7 @@ def control(s: state.State, sweep: Sweep) -> None:
     """What it asks for, what that costs, and the buttons."""
     budgets, shares = (", ".join(f) for f in (map("{:,}".format, sweep.seeds), map("{:.0%}".format, sweep.corruption)))
     st.caption(
-        f"{', '.join(plain(e.label) for e in sweep.entrants)} · seeds {budgets} · wrong {shares} · "
+        f"{'; '.join(plain(e.label) for e in sweep.entrants)} · seeds {budgets} · wrong {shares} · "
         f"{len(sweep.random_seeds)} random seeds"
     )
     jobs = forms.processes("cells", "sweep_jobs")
@@ -220,28 +223,35 @@ def failures(table: pd.DataFrame) -> None:
 
 def scores(table: pd.DataFrame, labels: list[str], value: str, dark: bool) -> None:
     """Does the score predict good alignments?"""
-    if "score" not in table or value in experiments.CONFIDENCE:
+    if not set(JUDGES) <= set(table.columns) or value in experiments.CONFIDENCE:
         return
-    known = table[table["score"].notna() & table[value].notna()]
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown(
+            "**Score against accuracy**",
+            help="A point a cell of the methods that score themselves, without truth and without labels. Where the "
+            "score ranks cells as the figure does, the restart that scores best can be trusted. Scores compare between "
+            "cells that search the same number of axes; each random seed draws its own rows, which shifts the score of "
+            "all its cells, but hardly their fit.",
+        )
+        judge = st.segmented_control(
+            "Score", list(JUDGES), default="score", required=True, key="sweep_judge", label_visibility="collapsed"
+        )
+    known = table[table[judge].notna() & table[value].notna()]
     if len(known) < 3:
+        st.caption(f"{len(known)} cells have a {judge}; at least 3 are drawn.")
         return
-    st.markdown(
-        "**Score against accuracy**",
-        help="A point a cell of the methods that score themselves. The score needs no truth and no labels: J at "
-        "σ = 0.2. Where it ranks cells as the figure does, the best-scored restart can be trusted.",
-    )
     st.plotly_chart(
-        figures.score_scatter(known, labels, "score", value, ("score J at σ = 0.2", words(value)), dark),
+        figures.score_scatter(known, labels, judge, value, (JUDGES[judge], words(value)), dark),
         key="sweep_scores",
         alt=f"Score of each cell against {words(value)}",
     )
-    top = known.nlargest(round(TOP * len(known)), "score")
-    rho, best = (experiments.spearman(some["score"], some[value]) for some in (known, top))
+    top = known.nlargest(round(TOP * len(known)), judge)
+    rho, best = (experiments.spearman(some[judge], some[value]) for some in (known, top))
     told = "No rank correlation: one of the two does not vary" if rho is None else f"Spearman's ρ = {rho:.2f}"
     st.caption(
         f"{told} over n = {len(known)} cells"
-        + (f"; {best:.2f} over the {len(top)} with the highest scores" if best is not None else "")
-        + f". The cell with the highest score has {known.loc[known['score'].idxmax(), value]:.3f}; the best of all has "
+        + (f"; {best:.2f} over the {len(top)} with the highest {judge}" if best is not None else "")
+        + f". The cell with the highest {judge} has {known.loc[known[judge].idxmax(), value]:.3f}; the best of all has "
         f"{known[value].max():.3f}."
     )
 

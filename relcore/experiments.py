@@ -139,7 +139,7 @@ class Cell:
     def key(self) -> str:
         """Stable name: of what determines the result, with the parameters that were left to their defaults."""
         told = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) != f.default}
-        told["params"] = methods.method(self.method, **dict(self.params)).params()
+        told["params"] = _resolved(self.method, self.params)
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -161,14 +161,7 @@ class Sweep:
 
     def cells(self) -> dict[str, tuple[Entrant, Cell]]:
         """By key. Without seeds there is nothing to corrupt, so a budget of 0 has one cell for all shares."""
-        out = {}
-        for seed in self.random_seeds:
-            for budget in self.seeds:
-                for share in self.corruption if budget else (0.0,):
-                    for entrant in self.entrants:
-                        cell = Cell(entrant.method, entrant.params, budget, share, seed)
-                        out[cell.key] = (entrant, cell)
-        return out
+        return dict(_cells(self))
 
     def to_dict(self) -> dict[str, Any]:
         record = dataclasses.asdict(self)
@@ -204,9 +197,9 @@ class Sweep:
                 f"{self.name}: seeds holds {max(self.seeds):,}, and {known:,} true pairs are known; ask for fewer, or "
                 "say how rows pair up."
             )
-        for entrant in self.entrants:
+        for method in (entrant.build() for entrant in self.entrants):
             for budget in self.seeds:
-                entrant.build().check(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget)
+                method.check(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget)
         return pair
 
     def seconds(self, rows: dict[str, dict[str, Any]]) -> float | None:
@@ -215,6 +208,7 @@ class Sweep:
         By what cells of the same method and budget took, else by the method's own estimate; None where it has none.
         """
         pair = self.data.open()
+        built = {entrant: entrant.build() for entrant in self.entrants}
         taken: dict[tuple[Entrant, int], list[float]] = {}
         missing: list[tuple[Entrant, int]] = []
         for key, (entrant, cell) in self.cells().items():
@@ -228,11 +222,30 @@ class Sweep:
             if seen := taken.get((entrant, budget)):
                 total += sum(seen) / len(seen)
                 continue
-            cost = entrant.build().estimate(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget).seconds
+            cost = built[entrant].estimate(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget).seconds
             if cost is None:
                 return None
             total += cost * (1 + self.folds)
         return total
+
+
+@lru_cache(maxsize=1000)
+def _resolved(method: str, params: tuple[Param, ...]) -> dict[str, Any]:
+    """All parameters of a method; 1 and 1.0 are the same number where one is wanted."""
+    built = methods.method(method, **dict(params))
+    return {k: float(v) if methods.base.field_type(type(built), k) is float else v for k, v in built.params().items()}
+
+
+@lru_cache(maxsize=8)
+def _cells(sweep: Sweep) -> dict[str, tuple[Entrant, Cell]]:
+    out = {}
+    for seed in sweep.random_seeds:
+        for budget in sweep.seeds:
+            for share in sweep.corruption if budget else (0.0,):
+                for entrant in sweep.entrants:
+                    cell = Cell(entrant.method, entrant.params, budget, share, seed)
+                    out[cell.key] = (entrant, cell)
+    return out
 
 
 # ---------------------------------------------------------------- reading a sweep

@@ -39,7 +39,7 @@ def view(s: state.State) -> None:
             st.rerun()  # once more as a whole, without the timer
         if shot is not None:
             _controls(job, shot)
-            total = shot.step if shot.phase.startswith("check") else shot.total
+            total = last_step(shot)
             _restarts(shot.restarts, shot.curves, total, live=True)
             _curves(fresh, shot.curves, total, phase=shot.phase, searched=shot.restarts is not None)
             _moving_map(s, fresh, shot.frame)
@@ -53,6 +53,12 @@ def _nothing_yet(s: state.State) -> None:
     st.info("No run is open. Press **Run** to watch the alignment happen, or run the defaults:")
     if runner.default_button(s, "run_default"):
         st.rerun()
+
+
+def last_step(shot: JobSnapshot) -> int:
+    """Where the axis of steps ends: phases after the fit count their own steps, and report nothing to draw."""
+    told = max((steps[-1] for steps, _ in shot.curves.values() if steps), default=0)
+    return told if told and shot.phase.startswith("check") else max(shot.total, told)
 
 
 def _controls(job, shot: JobSnapshot) -> None:

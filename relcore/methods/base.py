@@ -14,6 +14,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from relcore.errors import InputError
@@ -263,7 +264,12 @@ class Method(ABC):
 
 
 def field_type(cls: type, name: str) -> type:
-    return typing.get_type_hints(cls)[name]
+    return _field_types(cls)[name]
+
+
+@cache
+def _field_types(cls: type) -> dict[str, type]:
+    return typing.get_type_hints(cls)  # a millisecond or more, and a sweep asks thousands of times
 
 
 def check_value(owner: str, f: dataclasses.Field, kind: type, value: Any) -> None:

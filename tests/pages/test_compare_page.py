@@ -70,6 +70,8 @@ def test_partial_results_are_drawn_and_the_rest_is_offered(app, tiny):
     assert len(at.get("plotly_chart")) == 2  # curves, and score against accuracy
     assert "over n = 4 cells" in said
     assert len(at.dataframe[0].value) == 8
+    at.segmented_control(key="sweep_judge").set_value("fit").run()
+    assert not at.exception and "with the highest fit" in texts(at)
 
 
 def test_a_finished_sweep_has_nothing_left_to_run(app, tiny):

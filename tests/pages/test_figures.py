@@ -1,9 +1,12 @@
 """Live curves: what is drawn of what a method reports."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from pages._ui import figures, live
 from relcore.runs import RestartCurves
+from tests.pages.conftest import Job
 
 
 def named(option: dict) -> list[str]:
@@ -95,3 +98,12 @@ def test_restarts_without_a_finite_score_are_no_line():
     assert figures.restart_scores(nothing, None, 1, dark=False) is None
     same = RestartCurves({0: ([1], [0.5]), 1: ([1], [0.5])}, {}, best=None, seen=2)
     assert len(figures.restart_scores(same, None, 1, dark=False)["series"]) == 3
+
+
+def test_phases_after_the_fit_do_not_cut_the_axis_of_its_steps():
+    job = Job("nowhere", "ada")
+    curves = {"score": ([1, 40], [0.1, 0.2])}
+    phases = {("search", 60): 60, ("check: seeds held out, part 1 of 3", 5): 40, ("map", 4): 40}
+    for (phase, total), wanted in phases.items():
+        shot = replace(job.snapshot(), phase=phase, total=total, curves=curves)
+        assert live.last_step(shot) == wanted
