@@ -98,7 +98,8 @@ def network_trials(folder: Path, count: int, rows: int) -> Iterator[tuple[str, T
 
 
 class Reading(NamedTuple):
-    """One run: gates of both sides, whether the missing class is A's lowest, AUROC by raw sum and by ratio."""
+    """One run: gates of both sides, whether the missing class is A's lowest, AUROC by raw sum and by ratio; without
+    labels, whether a region of the missing class is named, and whether another one is."""
 
     level: str
     other_level: str
@@ -107,6 +108,8 @@ class Reading(NamedTuple):
     lowest: bool
     raw: float
     ratio: float
+    region: bool
+    wrong_region: bool
     seconds: float
 
 
@@ -119,7 +122,9 @@ def read(trial: Trial, name: str, seeds: int, seed: int) -> Reading:
     seconds = time.process_time() - begun
     record = {"health": out.health, "verdict": {"level": out.verdict.level, "text": out.verdict.text}}
     labels = [v.astype(str) for v in (trial.labels_x, trial.labels_y)]
-    gates = [mismatch.gate(record, out.arrays, side, own) for side, own in zip("xy", labels, strict=True)]
+    gates = [mismatch.gate(record, out.arrays, "x", *labels), mismatch.gate(record, out.arrays, "y", *reversed(labels))]
+    blind = [mismatch.gate(record, out.arrays, side).missing for side in "xy"]  # by regions, without labels
+    of_missing = [name for name in blind[0] if _mostly(out.arrays, name, trial)]
     i = mismatch.default_position(out.arrays)
     values = mismatch.coverage(out.arrays, "x", i)
     classes = mismatch.by_class(values, mismatch.flagged(out.arrays, "x", i), labels[0])
@@ -132,8 +137,16 @@ def read(trial: Trial, name: str, seeds: int, seed: int) -> Reading:
         classes[0].label == str(trial.missing),
         mismatch.auroc(mismatch.raw(out.arrays, "x", i), gone),
         mismatch.auroc(values, gone),
+        bool(of_missing),
+        len(blind[0]) > len(of_missing) or bool(blind[1]),
         seconds,
     )
+
+
+def _mostly(arrays: dict, name: str, trial: Trial) -> bool:
+    """Whether most rows of a region of A are of the missing class."""
+    region = mismatch.regions(arrays, "x")[int(name.split()[1]) - 1]
+    return bool((trial.labels_x[region.rows] == trial.missing).mean() > 0.5)
 
 
 def main() -> None:
@@ -148,10 +161,9 @@ def main() -> None:
         trials = list(digit_trials(arguments.trials))
     else:
         trials = list(network_trials(arguments.data, arguments.trials, arguments.rows))
-    print(
-        "| data | method | seeds | gate A (g/a/r) | gate B | named right | wrong | lowest | AUROC raw | ratio | CPU s |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    heads = "data, method, seeds, gate A (g/a/r), gate B, named right, wrong, lowest, AUROC raw, ratio, region, wrong"
+    print("| " + " | ".join([*heads.split(", "), "CPU s"]) + " |")
+    print("|" + "---|" * 13)
     for title in dict.fromkeys(t for t, _ in trials):
         for name, seeds in RUNS:
             some = [(i, trial) for i, (t, trial) in enumerate(trials) if t == title]
@@ -166,7 +178,7 @@ def row(title: str, name: str, seeds: int, found: list[tuple[Trial, Reading]]) -
 
     gone = [(trial, r) for trial, r in found if trial.missing is not None]
     right = sum(str(trial.missing) in r.named for trial, r in gone)
-    wrong = sum(bool(set(r.named) - {str(trial.missing)}) + bool(r.other_named) for trial, r in found)
+    wrong = sum(bool(set(r.named) - {str(trial.missing)}) + bool(r.other_named) for trial, r in found)  # sides
     cells = [title, name, str(seeds), levels([r.level for _, r in found]), levels([r.other_level for _, r in found])]
     cells += [f"{right} of {len(gone)}", f"{wrong} of {2 * len(found)}"]
     if gone:
@@ -176,6 +188,10 @@ def row(title: str, name: str, seeds: int, found: list[tuple[Trial, Reading]]) -
         ]
     else:
         cells += ["", "", ""]
+    cells += [
+        f"{sum(r.region for _, r in gone)} of {len(gone)}",
+        f"{sum(r.wrong_region for _, r in found)} of {len(found)}",
+    ]
     return "| " + " | ".join([*cells, f"{np.mean([r.seconds for _, r in found]):.1f}"]) + " |"
 
 

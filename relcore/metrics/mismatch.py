@@ -63,7 +63,8 @@ QUALITY = 0.4  # mean reciprocal rank of held-out seeds from which an alignment 
 GAP = 0.09  # of median coverage, under the lowest class that is not flagged
 SHARE = 0.5  # of a class or region flagged
 MET = 0.25  # share of a class's rows on the other side flagged, from which both sides are out of place
-ASTRAY = 0.2  # share of the other side flagged from which, without its labels, nothing is called missing
+# share of the other side GAP under its null, from which without its labels nothing is called missing: both are astray
+ASTRAY = 0.015
 LITTLE = 0.4  # share of a side flagged from which there is no list of classes: the spaces overlap little
 LEAST = 0.01  # share of a side that a region needs
 LISTED = 20  # lowest rows of a side in a summary
@@ -417,9 +418,10 @@ class _Found(NamedTuple):
         values, flags = coverage(arrays, side, i), flagged(arrays, side, i)
         parts = _parts(arrays, side, values, labels)
         bound = min([p.high for p in parts if p.flagged < SHARE], default=float(arrays[f"mismatch/{side}/null"][i]))
-        across = flagged(arrays, other, i)
+        opposite, null = coverage(arrays, other, i), float(arrays[f"mismatch/{other}/null"][i])
+        astray = float((opposite < null - GAP).mean())
         both = _labelled(labels) and other_labels is not None
-        there = {r.label: r for r in by_class(coverage(arrays, other, i), across, other_labels)} if both else {}
+        there = {r.label: r for r in by_class(opposite, flagged(arrays, other, i), other_labels)} if both else {}
         clear, suspects = [], []
         for p in parts:
             if p.flagged < SHARE:
@@ -431,11 +433,10 @@ class _Found(NamedTuple):
                 suspects.append((p, "; it is on both sides and flagged on both: misaligned rather than missing"))
             elif twin is not None and twin.judged and p.high > bound / 2:
                 suspects.append((p, f"; it is on both sides, and {bound / 2:.2f} would be needed to call it unmet"))
-            elif not both and float(across.mean()) >= ASTRAY:
-                text = (
-                    f"; {float(across.mean()):.0%} of {LETTERS[other]} are flagged too: misaligned rather than missing"
+            elif not both and astray >= ASTRAY:
+                suspects.append(
+                    (p, f"; {astray:.1%} of {LETTERS[other]} meet nothing either: misaligned rather than missing")
                 )
-                suspects.append((p, text))
             else:
                 clear.append(p)
         lowest = min(parts, key=lambda p: p.high).name if parts else None

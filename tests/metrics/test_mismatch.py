@@ -64,9 +64,9 @@ def test_the_missing_class_is_lowest_and_found_by_its_rows(lacking):
     assert first.label == "2" and first.flagged > 0.9 and first.rows == 60 and second.flagged < 0.1
     assert mismatch.auroc(values, labels_x == "2") == pytest.approx(roc_auc_score(labels_x == "2", -values))
     assert mismatch.auroc(values, labels_x == "2") > 0.98
-    gate = mismatch.gate(record(), arrays, "x", labels_x)
+    gate = mismatch.gate(record(), arrays, "x", labels_x, labels_y)
     assert gate.level == "green" and gate.missing == ("2",) and "no counterpart in B: 2 (60 rows" in gate.text
-    other = mismatch.gate(record(), arrays, "y", labels_y)
+    other = mismatch.gate(record(), arrays, "y", labels_y, labels_x)
     assert other.level == "green" and not other.missing and "Nothing in B" in other.text
 
 
@@ -103,6 +103,20 @@ def test_a_class_that_is_covered_in_one_of_the_held_out_fits_is_not_called_missi
     wavering = np.stack([values, np.where(labels_x == "2", 2.0, values)]).astype(np.float32)
     gate = mismatch.gate(record(), arrays | {"mismatch/x/folds": wavering}, "x", labels_x)
     assert gate.level == "amber" and not gate.missing and "not conclusive: 2 of A" in gate.text
+
+
+def test_a_class_of_both_sides_that_does_not_meet_itself_is_called_misaligned():
+    """What a fit does with classes that no seed is of: they lie beside each other, low on both sides."""
+    x, labels = clusters()
+    y = x.copy()
+    y[labels == 2] = x[labels == 2] @ np.linalg.qr(np.random.default_rng(9).normal(size=(8, 8)))[0]
+    arrays = mismatch.analyse(*(torch.from_numpy(v).float() for v in (x, y)))
+    names = labels.astype(str)
+    for side in "xy":
+        gate = mismatch.gate(record(), arrays, side, names, names)
+        assert gate.level == "amber" and not gate.missing and "misaligned rather than missing" in gate.text
+        blind = mismatch.gate(record(), arrays, side)
+        assert blind.level == "amber" and not blind.missing and "misaligned rather than missing" in blind.text
 
 
 def test_where_much_is_missing_no_list_of_classes_is_given():
