@@ -369,8 +369,8 @@ def gate(
     if share >= LITTLE:
         return Gate(
             "amber",
-            f"The spaces overlap little: {share:.0%} of the {found.rows:,} rows of {here} have no counterpart in "
-            f"{there}; {why}.",
+            f"The spaces overlap little, or are loosely aligned: {share:.0%} of the {found.rows:,} rows of {here} are "
+            f"flagged, too many to say what {there} lacks; {why}.",
             lowest=lowest,
         )
     if trust == "green" and found.clear:
