@@ -196,3 +196,80 @@ def test_blocks_change_nothing():
     x, y = word_like(n=120)
     a, b = (health.measure(x @ torch.eye(100, 150), y, seeds=random_seeds(120, 8), block=block) for block in (None, 7))
     assert a == b
+
+
+# ---------------------------------------------------------------- without seeds
+
+SURE = {"score": 0.01, "fit": 0.9, "margin": 0.2, "votes": 7.0, "restarts": 20.0}
+
+
+def alone(mutual: float = 3.0, **figures: float | None) -> health.Verdict:
+    """The verdict on a run without seeds: mutual neighbours in those of chance, and the method's own figures."""
+    g = torch.Generator().manual_seed(0)
+    v = torch.randn(60, 4, generator=g)
+    confidence = {name: value for name, value in (SURE | figures).items() if value is not None}
+    measured = health.measure(v, v, confidence=confidence) | {"mutual_rate": 0.1 * mutual, "mutual_chance": 0.1}
+    measured["distinct"] = {"x_to_y": 0.5, "y_to_x": 0.5}
+    return health.verdict(measured)
+
+
+@pytest.mark.parametrize(
+    ("figures", "level", "words"),
+    [
+        ({}, "aligned", "looks aligned, without seeds: fit 0.90, the next different map scores 82%; 7 of 20 restarts"),
+        (dict(margin=0.001), "unclear", "ambiguous: the next different map scores 100% of this one"),
+        (dict(margin=-0.05), "unclear", "ambiguous: the next different map scores 105%"),
+        (dict(votes=1.0), "unclear", "not to be relied on"),
+        (dict(margin=None), "unclear", "no different map was found"),
+        (dict(fit=0.65), "aligned", "fit 0.65, the next different map scores 82%"),
+        (dict(fit=0.65, margin=0.05), "unclear", "fit 0.65, 0.76 wanted"),
+        (dict(fit=0.5), "unclear", "not to be relied on"),
+        (dict(fit=0.5, mutual=1.1), "chance", "looks like chance: fit 0.50"),
+        (dict(mutual=1.1), "unclear", "not to be relied on"),
+        (dict(mutual=0.3), "chance", "looks like chance"),
+        (dict(fit=0.3, left_out=0.07, left_out_z=16.0), "aligned", "coordinates left out of the search agree"),
+        (dict(fit=0.3, left_out=0.07, left_out_z=4.0), "unclear", "not to be relied on"),
+        (dict(fit=0.3, left_out=0.01, left_out_z=16.0, mutual=1.5), "unclear", "not to be relied on"),
+    ],
+)
+def test_a_search_without_seeds_is_judged_by_its_own_evidence(figures, level, words):
+    verdict = alone(**figures)
+    assert verdict.level == level and words in verdict.text
+
+
+def test_held_out_seeds_count_for_more_than_a_methods_own_opinion():
+    x, _ = word_like()
+    rolled = torch.roll(x, 1, 0)
+    seeds = random_seeds(len(x), 15)
+    folds = [health.check_fold(x, rolled, seeds.take(p), x, rolled) for p in health.fold_rows(15, 3, 0)]
+    measured = health.measure(x, rolled, folds, seeds=seeds, confidence=SURE)
+    assert health.verdict(measured).level == "chance"
+
+
+def blobs(n: int, seed: int, centres: torch.Tensor) -> torch.Tensor:
+    g = torch.Generator().manual_seed(seed)
+    share = 0.75 ** torch.arange(len(centres)).float()
+    member = torch.multinomial(share, n, True, generator=g)
+    v = centres[member] + 0.3 * torch.randn(n, centres.shape[1], generator=g)
+    return unit_rows(v - v.mean(0))
+
+
+def hga(x: torch.Tensor, y: torch.Tensor) -> health.Verdict:
+    run = method("hga", restarts=64).fit(x, y, Pairs.empty(), generator=torch.Generator().manual_seed(0))
+    return health.verdict(health.measure(run.x, run.y, confidence=run.confidence))
+
+
+def test_related_unrelated_and_symmetric_spaces_without_seeds():
+    g = torch.Generator().manual_seed(0)
+    centres = torch.randn(7, 12, generator=g)
+    x = blobs(400, 1, centres)
+    assert hga(x, blobs(400, 2, centres)).level == "aligned"
+    noise = unit_rows(torch.randn(400, 12, generator=g) * torch.linspace(2, 0.3, 12))
+    assert hga(x, noise).level in ("chance", "unclear")
+    shuffled = torch.stack([c[torch.randperm(400, generator=g)] for c in blobs(400, 3, centres).T], 1)
+    assert hga(x, unit_rows(shuffled)).level in ("chance", "unclear")
+    even = torch.eye(6)
+    member = [torch.randint(6, (300,), generator=g) for _ in range(2)]
+    symmetric = [unit_rows(even[m] + 0.05 * torch.randn(300, 6, generator=g) - 1 / 6) for m in member]
+    verdict = hga(*symmetric)
+    assert verdict.level == "unclear" and verdict.text.startswith("ambiguous: ")

@@ -195,3 +195,22 @@ def test_nothing_left_out_gives_no_evidence():
     x, y = left_out_rows(0.5)
     assert climb.left_out(x, y, torch.eye(8), torch.eye(8), torch.eye(8)) is None
     assert climb.left_out(x[:20], y[:20], torch.eye(8)[:, :3], torch.eye(8)[:, :3], torch.eye(3)) is None
+
+
+def test_turns_on_halves_find_a_planted_turn_from_far_off():
+    g = torch.Generator().manual_seed(0)
+    x = unit_rows(torch.randn(400, 30, generator=g) * torch.arange(1, 31).float() ** -0.4)
+    q = turn(30, 3)
+    y = unit_rows(x @ q + 0.02 * torch.randn(400, 30, generator=g))[torch.randperm(400, generator=g)]
+    begin = climb.polar((q + 0.3 * torch.randn(30, 30, generator=g))[None])[0]
+    assert climb.agreement(begin[None], q, x) < 0.7
+    found, again = (climb.stir(x, y, begin, 12, torch.Generator().manual_seed(1)) for _ in range(2))
+    assert climb.agreement(found[None], q, x) > 0.99 and torch.equal(found, again)
+    torch.testing.assert_close(found.T @ found, torch.eye(30), atol=1e-4, rtol=0)
+
+
+def test_known_pairs_join_every_turn_on_halves():
+    x = unit_rows(torch.randn(40, 6, generator=torch.Generator().manual_seed(0)))
+    y, known = x @ turn(6, 3), torch.stack([torch.arange(40)] * 2, 1)
+    found = climb.stir(x, y, starts.random_orthogonal(6, [1], 0)[0], 3, torch.Generator().manual_seed(1), known=known)
+    assert float(climb.agreement(found[None], turn(6, 3), x)) > 0.9
