@@ -327,15 +327,15 @@ def auroc(values: np.ndarray, is_missing: np.ndarray) -> float:
 
     nan where one of the two groups is empty.
     """
-    from scipy.stats import rankdata
-
     known = ~np.isnan(values)
     values, is_missing = np.asarray(values)[known], np.asarray(is_missing, dtype=bool)[known]
     positive, negative = int(is_missing.sum()), int((~is_missing).sum())
     if not positive or not negative:
         return math.nan
-    ranks = rankdata(-values)
-    return float((ranks[is_missing].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    _, place = np.unique(values, return_inverse=True)  # scipy.stats would take the server seconds to load
+    theirs, mine = (np.bincount(place[group], minlength=place.max() + 1) for group in (~is_missing, is_missing))
+    higher = negative - np.cumsum(theirs)
+    return float((mine * (higher + theirs / 2)).sum() / (positive * negative))
 
 
 # ------------------------------------------------------------------------------------------------------------ gate
