@@ -163,7 +163,8 @@ def controls(run: Run, arrays: dict) -> tuple[int, str, bool]:
 
 def the_map(s, run: Run, arrays, values: Values, gates, position: int, measure: str, inverted: bool) -> None:
     what, at = MEASURES[measure], f"σ = {arrays['mismatch/sigma'][position]:.3g} rad"
-    if measure == "coverage" and all(f"mismatch/seed/{side}" in arrays for side in SIDES):
+    grey = any(gate.level == "red" for gate in gates.values())
+    if not grey and measure == "coverage" and all(f"mismatch/seed/{side}" in arrays for side in SIDES):
         by = st.segmented_control(
             "Map",
             ["this run", "the seeds alone"],
@@ -176,7 +177,6 @@ def the_map(s, run: Run, arrays, values: Values, gates, position: int, measure: 
         if by != "this run":
             values = {side: arrays[f"mismatch/seed/{side}"].astype(np.float64) for side in SIDES}
             what, at = "coverage in the relative representation by the seeds alone", "its own default σ"
-    grey = any(gate.level == "red" for gate in gates.values())
     stands = coverage.coverage_map(s, run, arrays, values, words(measure), inverted=inverted, grey=grey)
     st.caption(
         "Grey: the alignment is too weak for a map of what is missing. The lists are of this alignment, not the data."
@@ -478,7 +478,9 @@ def explain(run: Run, arrays: dict) -> None:
             "- **the gate**: green needs held-out seeds found at a mean reciprocal rank of "
             f"{mismatch.QUALITY} or more. A class is called missing when at least {mismatch.SHARE:.0%} of it is "
             "flagged and its highest median over the fit and the fits without part of the seeds "
-            f"({folds} here) is {mismatch.GAP} below every class that is not flagged. From {mismatch.LITTLE:.0%} of a "
+            f"({folds} here) is {mismatch.GAP} below every class that is not flagged. "
+            f"A class that is on both sides needs more: half that coverage, and under {mismatch.MET:.0%} of its rows "
+            f"on the other side flagged; else it may be misaligned. From {mismatch.LITTLE:.0%} of a "
             "side flagged on, the spaces overlap little and no class is listed.\n\n"
             "Any alignment makes some class the lowest. Where both sides hold the same items, an exact twin dominates "
             f"the sum at small σ.{''.join(sampled)}"

@@ -32,6 +32,8 @@ _STOPS = {
     "viridis": "#440154 #472D7B #3B528B #2C728E #21918C #28AE80 #5EC962 #ADDC30 #FDE725",
     # viridis for a dark page: its low end is light enough to be seen there
     "viridis_dark": "#5C66B0 #4C7BAF #3A90A8 #2FA594 #5EC962 #ADDC30 #FDE725",
+    # and one for a white page, where its high end would be lost
+    "viridis_light": "#440154 #472D7B #3B528B #2C728E #21918C #28AE80 #54B960 #8CC63F",
     "cividis": "#00224E #213B6E #4C556C #6C6E72 #8B8779 #AFA376 #D4C064 #FEE838",
     # Signed values: blue below, orange above; the middle is grey, not white, so that it shows on both themes.
     "diverging": "#2166AC #5E9BC9 #A3B9C8 #B4B4B4 #D6B08F #E08A3C #B35806",
@@ -65,7 +67,7 @@ class ValueColours:
     Attributes
     ----------
     values : float32 (n,) in [0, 1]; NaN for a row without a value.
-    colormap : "viridis", "viridis_dark", "cividis" or "diverging", with "_r" for the reverse.
+    colormap : "viridis", "viridis_dark", "viridis_light", "cividis" or "diverging", with "_r" for the reverse.
     low, high : the numbers that 0 and 1 stand for.
     title : what the numbers are ("N_10").
     """

@@ -34,7 +34,7 @@ def coverage_map(
     high = max([1e-12, *(float(np.quantile(v, 0.95)) for v in known if len(v))])
     on_dark = st.context.theme.type == "dark"
     light = on_dark != inverted
-    colormap = ("viridis_dark" if on_dark else "viridis") + ("_r" if light else "")
+    colormap = ("viridis_dark" if on_dark else "viridis_light") + ("_r" if light else "")
     colourings = {
         side: plain_colours(len(v), NONE_COLOUR)
         if grey
@@ -72,11 +72,22 @@ def class_bars(
         marker = dict(size=9, color=colours)
         figure.add_scatter(mode="markers+text", marker=marker, textposition="middle right", **common)
     else:
-        figure.add_bar(orientation="h", marker_color=colours, textposition="auto", textangle=0, **common)
+        figure.add_bar(orientation="h", marker_color=colours, textposition="outside", cliponaxis=False, **common)
+    drawn = [v for v in medians if np.isfinite(v)]
     if null is not None and null > 0:
-        figure.add_vline(null, line=dict(dash="dot", width=1.5, color="#888"), annotation_text="1 % of the null")
+        drawn.append(null)
+        figure.add_vline(
+            null,
+            line=dict(dash="dot", width=1.5, color="#888"),
+            annotation_text="1 % of the null",
+            annotation_position="top left",
+            annotation_yshift=18,  # above the first class
+        )
     figure.update_layout(xaxis_title=f"median {what}", clickmode="event+select", dragmode=False)
-    figure.update_xaxes(rangemode="tozero")
+    low, high = (min(drawn), max(drawn)) if drawn else (0.0, 1.0)
+    low = low if dots else 0.0  # a bar's length tells, a dot's place does
+    room = (high - low or abs(high) or 1.0) * 0.12  # for the text beside the last
+    figure.update_xaxes(range=[low - room if dots else 0.0, high + room])
     figure.update_yaxes(
         tickvals=list(range(len(rows))), ticktext=names, range=[len(rows) - 0.5, -0.5], showgrid=False, zeroline=False
     )

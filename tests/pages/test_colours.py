@@ -112,7 +112,7 @@ def test_a_colour_map_has_256_colours_and_a_reverse():
     np.testing.assert_array_equal(colour_table("viridis_r"), table[::-1])
     with pytest.raises(KeyError):
         colour_table("jet")
-    for name in ("viridis", "viridis_dark", "cividis"):
+    for name in ("viridis", "viridis_dark", "viridis_light", "cividis"):
         lightness = colour_table(name).astype(float) @ [0.2126, 0.7152, 0.0722]
         assert (np.diff(lightness[::17]) > 1).all()  # a sequential map grows lighter all the way
 
