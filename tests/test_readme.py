@@ -35,9 +35,10 @@ def test_the_python_quickstart_runs(tmp_path, monkeypatch):
 
 def test_the_command_lines_run(tmp_path):
     lines = blocks("sh")[2].replace("\\\n", " ").replace("--out run", f"--out {tmp_path / 'run'}")
-    lines = lines.replace("evaluate run", f"evaluate {tmp_path / 'run'}")
+    for command in ("evaluate", "mismatch"):
+        lines = lines.replace(f"{command} run", f"{command} {tmp_path / 'run'}")
     lines = lines.replace("bank.parquet", f"{tmp_path}/b.parquet").strip().splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines:
         words = line.split()
         assert words[0] == "python"
