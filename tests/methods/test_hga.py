@@ -179,7 +179,7 @@ def test_wrong_seeds_do_no_harm_and_are_named(count, share):
         assert not said
         return
     named = int(said[0].split(" of ")[0])
-    assert 0.6 * len(wrong) <= named <= len(wrong), "a wrong partner may lie near by chance, a right one never looks wrong"
+    assert 0.6 * len(wrong) <= named <= len(wrong), "a wrong one may lie near by chance, no right one looks wrong"
     first = int(said[0].split("A-B: ")[1].split("-")[0])
     assert first in wrong
 
