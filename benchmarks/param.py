@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,8 +30,8 @@ sys.path.insert(0, str(ROOT))
 
 from relcore import seeds as choosing  # noqa: E402
 from relcore.metrics import alignment  # noqa: E402
-from relcore.ops.param import Training, generalised_cca, one_row_each  # noqa: E402
-from relcore.ops.similarity import LeftOut, Similarity, agreed_ridge, fit, ridge_of, whitened  # noqa: E402
+from relcore.ops.param import Training, cluster_averages, generalised_cca, one_row_each  # noqa: E402
+from relcore.ops.similarity import LeftOut, agreed_ridge, fit, ridge_of  # noqa: E402
 from relcore.space import Pairs  # noqa: E402
 
 FIXED = 0.01  # the shrinkage that was best on digits
@@ -138,55 +139,84 @@ WAYS = (
 )
 
 
-class Found:
-    """Anchors and ridge of one way for the supports of the spaces that train, and the CPU seconds they took."""
+class Finder:
+    """Anchors and ridge of every way, for the supports of the spaces that train.
 
-    def __init__(self, way: Way, supports: list[torch.Tensor], anchors: int, draw: int) -> None:
-        begun = time.process_time()
-        generator = torch.Generator().manual_seed(draw)
-        k = len(supports[0])
-        self.way, self.ridge = way, ridge_of(FIXED)
-        known = [LeftOut(s) for s in supports] if way.similarity == "wip" or way.anchors != "random" else []
-        if known and way.shrinkage == "agreed":
-            self.ridge = agreed_ridge(known).ridge
-        self.mixture = self._mixture(known, anchors, k, generator, draw)
-        if known and way.shrinkage == "agreed" and way.anchors != "multi":  # as the methods do
-            self.ridge = agreed_ridge(known, self.mixture).ridge
-        self.seconds = time.process_time() - begun
+    What ways have in common is computed once; each is charged the CPU seconds of all that it needs.
+    """
 
-    def _mixture(self, known: list[LeftOut], anchors: int, k: int, generator, draw: int) -> torch.Tensor:
-        if self.way.anchors == "random":
-            return one_row_each(torch.randperm(k, generator=generator)[:anchors], k)
-        white = [v.white(self.ridge) for v in known]
-        if self.way.anchors == "cca":
-            mixture, shared = generalised_cca(white, anchors)
-            return mixture[shared > 0]
-        start = torch.from_numpy(choosing.centroids(white[0].numpy(), Pairs.by_row(k), anchors, draw))
-        if self.way.anchors == "kmeans":
-            return start
-        used = white[:1] if self.way.anchors == "single" else white
-        training = Training(used, start, steps=STEPS, generator=generator)
-        for _ in training:
-            pass
-        return training.mixture
+    def __init__(self, supports: list[torch.Tensor], anchors: int, draw: int) -> None:
+        self.supports, self.anchors, self.draw, self.count = supports, anchors, draw, len(supports[0])
+        self.kept: dict[tuple, tuple[Any, float]] = {}
 
-    def similarity(self, support: torch.Tensor) -> Similarity:
-        if self.way.similarity == "wip":
-            return whitened(LeftOut(support).spectrum, self.ridge)
-        return fit(self.way.similarity, support)
+    def _once(self, key: tuple, make: Callable[[], Any]) -> tuple[Any, float]:
+        if key not in self.kept:
+            begun = time.process_time()
+            value = make()
+            self.kept[key] = value, time.process_time() - begun
+        return self.kept[key]
 
-    def relative(self, support: torch.Tensor, *rows: torch.Tensor) -> list[torch.Tensor]:
-        similarity, anchors = self.similarity(support), self.mixture @ support.double()
-        return [similarity(v, anchors).double() for v in (support, *rows)]
+    def _generator(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.draw)
+
+    def find(self, way: Way) -> tuple[torch.Tensor, float, float]:
+        """Mixture (m, K), ridge, CPU seconds."""
+        if way.anchors == "random":
+            order = torch.randperm(self.count, generator=self._generator())[: self.anchors]
+            mixture, ridge, seconds = one_row_each(order, self.count), ridge_of(FIXED), 0.0
+        else:
+            mixture, ridge, seconds = self._made(way.anchors, way.shrinkage)
+        if way.similarity != "wip" or way.shrinkage != "agreed" or way.anchors == "multi":
+            return mixture, ridge, seconds
+        known, more = self._once(("known",), lambda: [LeftOut(s) for s in self.supports])
+        seconds += more if way.anchors == "random" else 0.0
+        agreed, more = self._once(("agreed", way.anchors), lambda: agreed_ridge(known, mixture).ridge)
+        return mixture, agreed, seconds + more  # as the methods do where mixtures are not made of pairs; CCA too
+
+    def _made(self, how: str, shrinkage: str) -> tuple[torch.Tensor, float, float]:
+        known, seconds = self._once(("known",), lambda: [LeftOut(s) for s in self.supports])
+        ridge = ridge_of(FIXED)
+        if shrinkage == "agreed":
+            ridge, more = self._once(("ridge",), lambda: agreed_ridge(known).ridge)
+            seconds += more
+        white = [v.white(ridge) for v in known]
+        if how == "cca":
+            (mixture, shared), more = self._once((how, shrinkage), lambda: generalised_cca(white, self.anchors))
+            return mixture[shared > 0], ridge, seconds + more
+        start, more = self._once(
+            ("start", shrinkage), lambda: cluster_averages(white[0], self.anchors, self._generator())
+        )
+        seconds += more
+        if how == "kmeans":
+            return start, ridge, seconds
+
+        def learn() -> torch.Tensor:
+            used = white[:1] if how == "single" else white
+            training = Training(used, start, steps=STEPS, generator=self._generator())
+            for _ in training:
+                pass
+            return training.mixture
+
+        mixture, more = self._once((how, shrinkage), learn)
+        return mixture, ridge, seconds + more
+
+
+def relative(
+    way: Way, mixture: torch.Tensor, ridge: float, support: torch.Tensor, *rows: torch.Tensor
+) -> list[torch.Tensor]:
+    """Relative representations of a space's support and of other rows of it; it need not have trained."""
+    similarity, anchors = fit(way.similarity, support, ridge=ridge), mixture @ support.double()
+    return [similarity(v, anchors).double() for v in (support, *rows)]
 
 
 # ------------------------------------------------------------------------------------------------- scores
 
 
 def classifier(rows: torch.Tensor, labels: np.ndarray):
-    from sklearn.linear_model import LogisticRegression
+    """Ridge regression of the classes: closed form, so that hundreds of them take no time."""
+    from sklearn.linear_model import RidgeClassifier
 
-    return LogisticRegression(max_iter=100, tol=1e-3).fit(rows.numpy(), labels)
+    return RidgeClassifier(alpha=1.0).fit(rows.numpy(), labels)
 
 
 def f1(model, rows: torch.Tensor, labels: np.ndarray) -> float:
@@ -251,14 +281,18 @@ def one_draw(case: Case, draw: int, size: int, anchors: int, results: dict[str, 
     results.setdefault("Absolute, each space its own classifier", []).append(own)
     if across:
         results.setdefault("Absolute, across", []).append(across)
+    finders = [
+        (Finder([case.spaces[s][support] for s in sources], anchors, draw), pairs) for sources, pairs in case.turns()
+    ]
     for way in WAYS:
         found = []
-        for sources, pairs in case.turns():
-            anchored = Found(way, [case.spaces[s][support] for s in sources], anchors, draw)
-            seen = {n: anchored.relative(v[support], v[test]) for n, v in case.spaces.items()}
-            shrunk = anchored.ridge / (1 + anchored.ridge) if way.similarity == "wip" else float("nan")
+        for finder, pairs in finders:
+            mixture, ridge, seconds = finder.find(way)
+            used = sorted({n for pair in pairs for n in pair})
+            seen = {n: relative(way, mixture, ridge, case.spaces[n][support], case.spaces[n][test]) for n in used}
+            shrunk = ridge / (1 + ridge) if way.similarity == "wip" else float("nan")
             for s, t in pairs:
-                extra = {"shrinkage": shrunk, "CPU s": anchored.seconds}
+                extra = {"shrinkage": shrunk, "CPU s": seconds}
                 found.append(scores(seen[s], seen[t], labels) | extra)
         results.setdefault(way.title, []).append({k: float(np.mean([f[k] for f in found])) for k in found[0]})
 

@@ -38,6 +38,9 @@ class GeneralisedCCA(Mixed):
     gamma = 1.0
     standardise = False
 
+    def most(self, seeds):
+        return max(1, seeds // 2)  # more are mostly chance, and make the rest worse
+
     def steps(self, x, y, seeds, *, generator, device="cpu"):
         from relcore.ops.param import generalised_cca
 
@@ -63,7 +66,7 @@ class GeneralisedCCA(Mixed):
     def estimate(self, n, m, dx, dy, seeds):
         from relcore.methods import costs
 
-        k = min(self.anchors, max(1, seeds // 2))
+        k = min(self.anchors, self.most(seeds))
         seconds = costs.whitening(seeds, dx, dy) + costs.symmetric(min(seeds, dx + dy))
         if self.shrinkage == "agreed":
             seconds += costs.agreement(seeds, dx, dy, seeds) + costs.agreement(seeds, dx, dy, k)

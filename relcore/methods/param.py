@@ -20,12 +20,16 @@ class Mixed(Method):
         super().check(n, m, dx, dy, seeds)
         anchored.check_whitening(self.title, seeds, dx, dy, self.shrinkage, self.shrinkage_amount)
 
+    def most(self, seeds: int) -> int:
+        """Anchors that so many seeds bear: at most as many, of which each then is one. Few seeds want them all."""
+        return seeds
+
     def wanted(self, seeds: int) -> tuple[int, list[str]]:
-        """How many anchors there are to be: at most half as many as seeds, else they are no averages of several."""
-        count = min(self.anchors, max(1, seeds // 2))
+        """How many anchors there are to be, and a note where they are fewer than asked for."""
+        count = min(self.anchors, self.most(seeds))
         if count == self.anchors:
             return count, []
-        return count, [f"{self.anchors} anchors asked for, {count} used: half as many as the {seeds} seeds"]
+        return count, [f"{self.anchors} anchors asked for, {count} used: {seeds} seeds bear no more"]
 
     def described(self, x, y, rows, mixture, white: anchored.Whitening, notes: list[str]) -> Alignment:
         """The alignment by mixtures (m, K) of the seeds' rows."""
@@ -69,7 +73,9 @@ class KMeans(Mixed):
     source = "arXiv 2411.19719; arXiv 2605.30596 (whitening)"
     needs = Needs(min_seeds=anchored.FEWEST)
 
-    anchors: int = param(128, "Anchors; at most half as many as seeds", low=1, high=100_000, source=anchored.MEASURED)
+    anchors: int = param(
+        128, "Anchors; at most as many as seeds, which then are they", low=1, high=100_000, source=anchored.MEASURED
+    )
     similarity: str = anchored.similarity_param("wip", PAPER)
     shrinkage: str = anchored.shrinkage_param()
     shrinkage_amount: float = anchored.amount_param()
@@ -93,7 +99,7 @@ class KMeans(Mixed):
     def estimate(self, n, m, dx, dy, seeds):
         from relcore.methods import costs
 
-        k = min(self.anchors, max(1, seeds // 2))
+        k = min(self.anchors, self.most(seeds))
         seconds = costs.whitening(seeds, dx, dy) + costs.clusters(seeds, k, dx)
         if self.shrinkage == "agreed":
             seconds += costs.agreement(seeds, dx, dy, seeds) + costs.agreement(seeds, dx, dy, k)
@@ -119,9 +125,13 @@ class Param(Mixed):
     matters more on real encoders than how anchors are chosen, and is found from the seeds by default.
 
     Ours, as the paper's table of settings was not to be had: the losses' formulas and weights, the start at k-means
-    averages, and that InfoNCE sees each seed as if it had been left out of the support (``left_out``), in closed form:
-    with few seeds for the dimensions a seed otherwise tells itself apart by its own weight. In closed form there is a
-    near relative, :class:`relcore.methods.cca.GeneralisedCCA`, mostly better and always faster.
+    averages of x, and that InfoNCE sees each seed as if it had been left out of the support (``left_out``), in closed form:
+    with few seeds for the dimensions a seed otherwise tells itself apart by its own weight.
+
+    Measured against simpler things (benchmarks/param.py): with about as many seeds as half the dimensions, or fewer,
+    all seeds as anchors with the same whitened product (:class:`relcore.methods.relative.Relative`,
+    ``similarity="wip"``) find partners better; with many, canonical correlations
+    (:class:`relcore.methods.cca.GeneralisedCCA`) are as good or better, and faster.
     """
 
     name = "param"
@@ -131,7 +141,7 @@ class Param(Mixed):
     needs = Needs(min_seeds=anchored.FEWEST)
 
     anchors: int = param(
-        128, "Anchors; at most half as many as seeds. The paper has 300", low=1, high=100_000, source=anchored.MEASURED
+        128, "Anchors; at most as many as seeds. The paper has 300", low=1, high=100_000, source=anchored.MEASURED
     )
     mode: str = param(
         "multi",
@@ -251,7 +261,7 @@ class Param(Mixed):
     def estimate(self, n, m, dx, dy, seeds):
         from relcore.methods import costs
 
-        k = min(self.anchors, max(1, seeds // 2))
+        k = min(self.anchors, self.most(seeds))
         dims = dx if self.mode == "single" else dx + dy
         seconds = costs.whitening(seeds, dx, dy) + costs.clusters(seeds, k, dx)
         seconds += self.descent_steps * costs.mixture_step(seeds, k, dims, min(self.batch, seeds))

@@ -216,10 +216,11 @@ def test_too_few_seeds_or_no_shrinkage_for_few_are_refused(name):
 def test_a_support_smaller_than_the_count_of_anchors_is_told(name):
     x, y = planted(100)
     run = fit(name, x, y, Pairs.by_row(30), anchors=40)
-    assert run.x.shape[1] <= 15
-    assert "40 anchors asked for, 15 used: half as many as the 30 seeds" in run.notes
+    used = 15 if name == "cca" else 30
+    assert run.x.shape[1] <= used
+    assert f"40 anchors asked for, {used} used: 30 seeds bear no more" in run.notes
     if name != "cca":
-        assert "15 anchors, but of rank at most 10 (30 seeds, 10 and 14 dimensions)" in run.notes
+        assert "30 anchors, but of rank at most 10 (30 seeds, 10 and 14 dimensions)" in run.notes
 
 
 @pytest.mark.parametrize("name", NAMES)
