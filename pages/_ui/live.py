@@ -341,8 +341,16 @@ CONFIDENCE = {
         "seeds are needed.",
     ),
     "votes": ("Votes", "{:.0f}", "Restarts, of those that climbed to the end, that ended in the best map."),
-    "restarts": ("Climbed to the end", "{:.0f}", "Restarts that were not given up; votes are counted among them."),
+    "restarts": ("Not given up", "{:.0f}", "Restarts that climbed to the end; votes are counted among them."),
+    "left_out": (
+        "Left out, cosine",
+        "{:.2f}",
+        "How well coordinates that the search did not look at agree between matched rows, above chance: mean cosine.",
+    ),
+    "left_out_z": ("Left out, z", "{:.0f}", "The same in standard errors over matches drawn at random."),
+    "left_out_pairs": ("Left out, pairs", "{:.0f}", "Matched rows that this was read on."),
 }
+CONFIDENCE_COLUMNS = 4
 
 
 def _confidence(r: dict) -> None:
@@ -351,9 +359,12 @@ def _confidence(r: dict) -> None:
     known = {name: value for name, value in told.items() if value is not None}
     if not known:
         return
-    for column, (name, value) in zip(st.columns(len(known)), known.items(), strict=True):
-        label, form, help = CONFIDENCE.get(name, (name.capitalize(), "{:.3g}", None))
-        column.metric(label, form.format(value), help=help)
+    tiles = list(known.items())
+    for start in range(0, len(tiles), CONFIDENCE_COLUMNS):
+        columns = st.columns(CONFIDENCE_COLUMNS)
+        for column, (name, value) in zip(columns, tiles[start : start + CONFIDENCE_COLUMNS], strict=False):
+            label, form, help = CONFIDENCE.get(name, (name.replace("_", " ").capitalize(), "{:.3g}", None))
+            column.metric(label, form.format(value), help=help)
 
 
 def _anchors(s: state.State, run: Run) -> None:
