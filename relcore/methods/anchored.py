@@ -57,7 +57,7 @@ def amount_param() -> Any:
 def gamma_param() -> Any:
     return param(
         1.5,
-        "How much of the spectrum is evened out: 0 none, which is the cosine, 1 half, 2 all",
+        "How much of the spectrum is evened out: 0 none, the plain product; 1 half; 2 all",
         low=0.0,
         high=4.0,
         source="AnchorDOT's profile",

@@ -125,8 +125,8 @@ class Param(Mixed):
     matters more on real encoders than how anchors are chosen, and is found from the seeds by default.
 
     Ours, as the paper's table of settings was not to be had: the losses' formulas and weights, the start at k-means
-    averages of x, and that InfoNCE sees each seed as if it had been left out of the support (``left_out``), in closed form:
-    with few seeds for the dimensions a seed otherwise tells itself apart by its own weight.
+    averages of x, and that InfoNCE sees each seed as if it had been left out of the support (``left_out``), in closed
+    form: with few seeds for the dimensions a seed otherwise tells itself apart by its own weight.
 
     Measured against simpler things (benchmarks/param.py): with about as many seeds as half the dimensions, or fewer,
     all seeds as anchors with the same whitened product (:class:`relcore.methods.relative.Relative`,
