@@ -81,6 +81,12 @@ def verdicts(s: state.State, run: Run, arrays: dict) -> dict[str, mismatch.Gate]
                 f"**{LETTERS[side]} · {plain(space.title)}: rows with no counterpart in {LETTERS[OTHER[side]]}**"
             )
             SAID[gate.level](plain(gate.text), icon={"green": ":material/check_circle:"}.get(gate.level))
+            null = float(arrays[f"mismatch/{side}/null"][mismatch.default_position(arrays)])
+            if gate.level != "red" and null > 1 - mismatch.GAP:  # even half of a side covers the other that well
+                st.caption(
+                    f":material/blur_on: The default σ is wide here: at {null:.2f} (1 % of the null) coverage hardly "
+                    "varies, so that what is missing may pass for covered. Look at smaller σ too."
+                )
             differ = mismatch.seed_disagrees(arrays, side, space.labels)
             if differ is not None:
                 st.caption(

@@ -238,6 +238,16 @@ def test_a_sample_of_reference_rows_is_told(opened):
     assert "Of the 200 rows of B the means run over 150" in texts(at) and "rows of A the means" not in texts(at)
 
 
+def test_a_bandwidth_too_wide_to_tell_is_told(opened):
+    at, run = opened
+    assert "hardly varies" not in texts(at)
+    null = run.analysis["mismatch/x/null"].copy()
+    null[int(run.analysis["mismatch/default"][0])] = 0.97
+    change(run, **{"mismatch/x/null": null})
+    at.run()
+    assert texts(at).count("at 0.97 (1 % of the null) coverage hardly varies") == 1
+
+
 def test_controls_are_kept_from_page_to_page(opened):
     """Case B27."""
     at, run = opened
