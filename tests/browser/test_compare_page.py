@@ -73,7 +73,7 @@ def test_restarts_are_drawn_while_hga_runs_and_after(page, app_url, relcore_home
     page.get_by_role("button", name="Run", exact=True).click()
     run = run_id(page)
     expect(page.get_by_text(re.compile(r"\d+ restarts?, \d+ given up"))).to_be_visible(timeout=240_000)
-    expect(page.get_by_text("Climbed to the end")).to_be_visible(timeout=240_000)
+    expect(page.get_by_text("Not given up")).to_be_visible(timeout=240_000)
     expect(page.get_by_text("thinned to 100 points")).to_have_count(0)
     expect(page.get_by_text("Restarts as a table")).to_be_visible()
     done = record(relcore_home, run)

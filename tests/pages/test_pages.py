@@ -95,7 +95,7 @@ def test_a_finished_search_shows_its_restarts_and_how_sure_it_is(app, monkeypatc
         tiles["Votes"] == "3"
         and tiles["Margin"] == "0.40"
         and tiles["Fit"] == "0.90"
-        and tiles["Climbed to the end"] == "80"
+        and tiles["Not given up"] == "80"
     )
 
 
