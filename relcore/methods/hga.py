@@ -468,9 +468,14 @@ class _Watch:
         scores: Tensor,
         maps: Tensor | None,
         kept: list[int] | None = None,
+        gone: tuple[int, ...] = (),
     ) -> Iterator[Step]:
-        """A step for each stage of a chunk: scores (stages, b), and the maps its last stage left, if they go on."""
+        """A step for each stage of a chunk: scores (stages, b), and the maps its last stage left, if they go on.
 
+        Given up after the last stage are those of the chunk that are not ``kept``, if it is given, and ``gone``.
+        """
+        if kept is not None:
+            gone = tuple(sorted(set(ids) - set(kept)))
         table = scores.cpu().double().numpy()
         for i, (sigma, row) in enumerate(zip(sigmas, table, strict=True)):
             last, snapshot = i == len(table) - 1, None
@@ -479,10 +484,9 @@ class _Watch:
                 if self.found is None or row[top] > self.score:
                     self.score, self.best, self.found = float(row[top]), ids[top], maps[top]
                 snapshot = Snapshot(*self.view.coordinates(self.found), moving="x")
-            gone = tuple(sorted(set(ids) - set(kept))) if last and kept is not None else ()
             self.done += 1
             metrics = {"sigma": float(sigma), "score": self.score}
-            restarts = Restarts(np.array(ids), row, gone, self.best)
+            restarts = Restarts(np.array(ids), row, gone if last else (), self.best)
             yield Step(self.done, max(self.total, self.done), phase, metrics, snapshot, restarts)
 
 
@@ -858,15 +862,19 @@ def _paper(
     given_up = 0
     scores = torch.zeros(len(ids))
     for stage, sigma in enumerate(sigmas):
-        if stage == len(sigmas) - 1 and stage:
-            chunks, given_up = _without_hopeless(chunks, scores, method.give_up)
+        left = len(chunks) * len(parts)
         tasks = [(p, maps, sigma, parts, view.judge) for _, maps in chunks]
         with contextlib.closing(_ascended(workers, tasks)) as ascended:
             for number, maps, score in ascended:
                 some = chunks[number][0]
                 scores[some] = score[-1].cpu()
-                yield from watch.steps(f"ascent at {sigma:g}", (sigma,), some, score, maps)
                 chunks[number] = (some, maps)
+                left -= 1
+                gone: tuple[int, ...] = ()
+                if not left and stage == len(sigmas) - 2:
+                    chunks, gone = _without_hopeless(chunks, scores, method.give_up)
+                    given_up = len(gone)
+                yield from watch.steps(f"ascent at {sigma:g}", (sigma,), some, score, maps, gone=gone)
     pool = _Pool(p.x)
     for some, maps in chunks:
         pool.add(some, "random", maps, scores[some], [0.0] * len(some))
@@ -915,13 +923,13 @@ def _cosine(first: float, last: float, steps: int) -> tuple[float, ...]:
     return tuple(last + (first - last) * (1 + math.cos(math.pi * t / steps)) / 2 for t in range(steps))
 
 
-def _without_hopeless(chunks: list, scores: Tensor, share: float) -> tuple[list, int]:
-    """Chunks less the restarts that score below a share of the best."""
+def _without_hopeless(chunks: list, scores: Tensor, share: float) -> tuple[list, tuple[int, ...]]:
+    """Chunks less the restarts that score below a share of the best, and those."""
     bar = share * float(scores.max())
-    out, gone = [], 0
+    out, gone = [], ()
     for some, maps in chunks:
         stay = [i for i, restart in enumerate(some) if float(scores[restart]) >= bar]
-        gone += len(some) - len(stay)
+        gone += tuple(restart for restart in some if float(scores[restart]) < bar)
         if stay:
             out.append(([some[i] for i in stay], maps[stay]))
     return out, gone

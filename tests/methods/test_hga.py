@@ -140,6 +140,23 @@ def test_steps_carry_restarts_scores_and_maps(params):
         assert set(range(96)) <= seen and len(gone) == 96 - 4 * 3
 
 
+def test_restarts_the_papers_search_gives_up_are_told_with_the_step_that_did():
+    x = ready(clusters(120, 6, k=5)[0])
+    m = method("hga", mode="paper", random_starts=40, ascent_steps=5, give_up=0.95)
+    steps = list(m.steps(x, x @ turn(6), Pairs.empty(), generator=torch.Generator().manual_seed(0)))
+    told = [(i, s.restarts.pruned) for i, s in enumerate(steps) if s.restarts.pruned]
+    assert len(told) == 1
+    ((when, gone),) = told
+    before = {r for s in steps[: when + 1] for r in s.restarts.ids.tolist()}
+    after = {r for s in steps[when + 1 :] for r in s.restarts.ids.tolist()}
+    assert before == set(range(40)) and after == before - set(gone) and after
+    assert (
+        {s.metrics["sigma"] for s in steps[when + 1 :]}
+        == {steps[-1].metrics["sigma"]}
+        != {steps[when].metrics["sigma"]}
+    )
+
+
 def test_the_score_is_the_geodesic_objective_at_the_judging_bandwidth():
     x = ready(clusters(200)[0])
     run = fit(x, x @ turn(12), center=False, **SMALL)
