@@ -52,8 +52,10 @@ def test_means_are_those_of_the_definition(lacking):
     assert len(arrays["mismatch/sigma"]) == 26 and (np.diff(arrays["mismatch/sigma"]) >= 0).all()
     assert arrays["mismatch/sigma"][arrays["mismatch/paper"][0]] == 0.2
     ninth = np.sort(angle.numpy() + np.eye(len(x)) * 9, axis=1)[:, 9]
-    ratio = arrays["mismatch/sigma"][default(arrays)] / np.median(ninth)
-    assert 0.8 < ratio < 1.25  # the other side is about as dense
+    scale = arrays["mismatch/sigma"][-1] / 2  # the grid ends at twice the scale
+    assert 0.8 < scale / np.median(ninth) < 1.25  # the other side is about as dense
+    lower = np.minimum(arrays["mismatch/x/null"], arrays["mismatch/y/null"])
+    assert lower[default(arrays)] <= mismatch.EVEN and arrays["mismatch/sigma"][default(arrays)] <= scale * 1.0001
 
 
 def test_the_missing_class_is_lowest_and_found_by_its_rows(lacking):
