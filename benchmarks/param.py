@@ -17,6 +17,7 @@ import argparse
 import statistics
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -213,10 +214,14 @@ def relative(
 
 
 def classifier(rows: torch.Tensor, labels: np.ndarray):
-    """Ridge regression of the classes: closed form, so that hundreds of them take no time."""
-    from sklearn.linear_model import RidgeClassifier
+    """Logistic regression, at most a hundred iterations. Least squares is no stand-in: fitted on features as collinear
+    as cosines are, it falls apart in the other space (MNIST, Random + Cosine: F1 35 against 86)."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
 
-    return RidgeClassifier(alpha=1.0).fit(rows.numpy(), labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return LogisticRegression(max_iter=100, tol=1e-3).fit(rows.numpy(), labels)
 
 
 def f1(model, rows: torch.Tensor, labels: np.ndarray) -> float:
