@@ -242,12 +242,22 @@ def _on_cluster(function: Callable, tasks: Sequence[Any], scheduler: str) -> Ite
             raise InputError(
                 f"the Dask scheduler at {scheduler} has no worker; start one with: dask worker {scheduler}"
             )
-        parallel = Parallel(
-            n_jobs=-1, backend=_dask_backend(client, scheduler), return_as="generator_unordered", batch_size=1
-        )
-        calls = (delayed(_there)(i, function, (task,)) for i, task in enumerate(tasks))
-        with contextlib.closing(_results(parallel, calls)) as results:
-            yield from results
+
+        def found(chosen: Sequence[int]) -> Iterator[tuple[int, Any]]:
+            backend = _dask_backend(client, scheduler)
+            parallel = Parallel(n_jobs=-1, backend=backend, return_as="generator_unordered", batch_size=1)
+            calls = (delayed(_there)(i, function, (tasks[i],)) for i in chosen)
+            with contextlib.closing(_results(parallel, calls)) as results:
+                yield from results
+
+        lost = []
+        for index, result in found(range(len(tasks))):
+            if isinstance(result, Lost):  # Dask blames all that waited at the worker that died
+                lost.append(index)
+            else:
+                yield index, result
+        for index in lost:  # by itself, to see whether it is to blame
+            yield from found([index])
 
 
 def _client(scheduler: str) -> Any:
@@ -271,6 +281,9 @@ def _dask_backend(client: Any, scheduler: str) -> Any:
 
     class Backend(DaskDistributedBackend):
         """joblib's, which waits for ever for a task that the scheduler gave up (its workers died): told as Lost."""
+
+        def effective_n_jobs(self, n_jobs):
+            return max(2, super().effective_n_jobs(n_jobs))  # with one, joblib would do all of it in this process
 
         def submit(self, func, callback=None):
             ((_, args, _),) = func.items

@@ -121,6 +121,13 @@ def test_each_task_has_one_thread_and_this_process_keeps_its_own(how, request):
     assert (os.getpid() in {pid for pid, _ in found.values()}) == (how == "1")
 
 
+def test_a_cluster_of_one_worker_does_the_work(scheduler, monkeypatch):
+    from joblib._dask import DaskDistributedBackend
+
+    monkeypatch.setattr(DaskDistributedBackend, "effective_n_jobs", lambda self, n_jobs: 1)
+    assert os.getpid() not in {pid for _, (pid, _) in parallel.run(threads, range(2), scheduler=scheduler)}
+
+
 @pytest.mark.parametrize("how", ["2", "dask"])
 def test_a_killed_worker_costs_a_retry(how, request, tmp_path):
     tasks = [(str(tmp_path), number) for number in range(6)]
