@@ -486,7 +486,7 @@ def explain(run: Run, arrays: dict) -> None:
             "flagged and its highest median over the fit and the fits without part of the seeds "
             f"({folds} here) is {mismatch.GAP} below every class that is not flagged. "
             f"A class that is on both sides needs more: half that coverage, and under {mismatch.MET:.0%} of its rows "
-            f"on the other side flagged; else it may be misaligned. From {mismatch.LITTLE:.0%} of a "
+            f"on the other side flagged; else it may be misaligned. Without labels, a region needs half of the null. From {mismatch.LITTLE:.0%} of a "
             "side flagged on, the spaces overlap little and no class is listed.\n\n"
             "Any alignment makes some class the lowest. Where both sides hold the same items, an exact twin dominates "
             f"the sum at small σ.{''.join(sampled)}"
