@@ -92,10 +92,7 @@ def test_a_finished_search_shows_its_restarts_and_how_sure_it_is(app, monkeypatc
     assert "80 restarts, 60 given up" in said and "20 are not drawn" in said and "judging σ = 0.2" in said
     tiles = {m.label: m.value for m in at.metric}
     assert (
-        tiles["Votes"] == "3"
-        and tiles["Margin"] == "0.40"
-        and tiles["Fit"] == "0.90"
-        and tiles["Not given up"] == "80"
+        tiles["Votes"] == "3" and tiles["Margin"] == "0.40" and tiles["Fit"] == "0.90" and tiles["Not given up"] == "80"
     )
 
 
