@@ -237,7 +237,8 @@ class LeftOut:
     def predict(self, mixture: Tensor | None, ridge: float, rows: Tensor | None = None) -> Tensor:
         """WIP over K - 1, float64 (b, m), of each of the rows to anchors (m, K), by all other rows.
 
-        It predicts the weights of the anchors at the row, less their mean over the other rows. ``mixture`` None: every support row is an anchor. ``rows`` None: all K.
+        It predicts the weights of the anchors at the row, less their mean over the other rows. ``mixture`` None: every
+        support row is an anchor. ``rows`` None: all K.
         """
         s, k = self.spectrum, self.count
         at = slice(None) if rows is None else rows
