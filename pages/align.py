@@ -34,12 +34,12 @@ def form(s: state.State) -> None:
         names,
         format_func=lambda n: methods.method_class(n).title,
         key="method",
-        captions=[methods.method_class(n).summary for n in names],
         persist_state="session",
         index=names.index(asked) if asked in names else 0,
     )
     if st.query_params.get("method") != name:
         st.query_params["method"] = name
+    st.caption(methods.method_class(name).summary)
     method = forms.method_form(name)
     with st.expander("Run settings"):
         text = st.text_input(
