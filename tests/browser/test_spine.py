@@ -45,6 +45,7 @@ def start_long_run(page: Page, url: str) -> str:
     page.get_by_role("option", name="paper").click()
     page.wait_for_selector(READY)
     set_number(page, "Adam steps", 5000)
+    expect(page.get_by_text(re.compile(r"^Cost: .* min"))).to_be_visible()  # else the click may be of the page before
     page.get_by_role("button", name="Run", exact=True).click()
     run = run_id(page)
     expect(page.get_by_text(re.compile(r"running.*step \d+ of 5000"))).to_be_visible(timeout=60_000)
