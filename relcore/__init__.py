@@ -13,6 +13,7 @@ _HOMES = {
     "Space": "space",
     "Pair": "space",
     "Pairs": "space",
+    "Spaces": "space",
     "LoadReport": "space",
     "make_space": "space",
     "load": "formats",

@@ -394,3 +394,52 @@ class Pair:
     x: Space
     y: Space
     truth: Pairs | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Spaces:
+    """Any number of spaces, and the items that all of them have.
+
+    Attributes
+    ----------
+    spaces : two or more.
+    rows : int64 (k, E): the row that holds item i in each space; unique in each column. None where it is not known.
+    """
+
+    spaces: tuple[Space, ...]
+    rows: np.ndarray | None = None
+
+    def __post_init__(self):
+        if len(self.spaces) < 2:
+            raise InputError(f"{len(self.spaces)} space is given; give two or more.")
+        if self.rows is None:
+            return
+        rows = np.array(self.rows, dtype=np.int64).reshape(-1, len(self.spaces))
+        for space, column in zip(self.spaces, rows.T, strict=True):
+            Pairs(np.stack([column, column], 1))  # refuses a row that stands for two items
+            if len(column) and not 0 <= column.min() <= column.max() < len(space):
+                raise InputError(
+                    f"{space.title}: row {column.max()} is asked for, and there are {len(space)}; check the pairs."
+                )
+        rows.flags.writeable = False
+        object.__setattr__(self, "rows", rows)
+
+    def __len__(self) -> int:
+        return len(self.spaces)
+
+    @classmethod
+    def join(cls, spaces: Sequence[Space], pairs: Sequence[Pairs | None]) -> Spaces:
+        """Spaces whose first is paired with each of the others; the items kept are those that all have.
+
+        Parameters
+        ----------
+        pairs : for each space but the first, rows of the first with its own; one None and no row is known.
+        """
+        if any(p is None for p in pairs):
+            return cls(tuple(spaces))
+        partners = np.stack([np.arange(len(spaces[0])), *(p.partner(len(spaces[0])) for p in pairs)], 1)
+        return cls(tuple(spaces), partners[(partners >= 0).all(1)])
+
+    def pairs(self, first: int, second: int) -> Pairs | None:
+        """The common items as pairs of two of the spaces."""
+        return None if self.rows is None else Pairs(self.rows[:, [first, second]])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from relcore.errors import InputError
-from relcore.space import LoadReport, Pairs, make_space
+from relcore.space import LoadReport, Pairs, Spaces, make_space
 
 
 def test_a_space_does_not_change_when_its_source_does():
@@ -113,3 +113,23 @@ def test_rows_that_float32_cannot_hold_are_told_apart_from_rows_without_numbers(
     _, report = make_space(rows)
     reasons = {s.row: s.reason for s in report.set_aside}
     assert reasons == {0: "too large for float32", 1: "too small for float32", 2: "NaN or infinite"}
+
+
+def _some(*sizes):
+    return tuple(make_space(np.random.default_rng(n).standard_normal((n, 3)), title=str(n))[0] for n in sizes)
+
+
+def test_spaces_joined_keep_the_items_that_all_have():
+    a, b, c = _some(4, 5, 6)
+    spaces = Spaces.join((a, b, c), [Pairs([[0, 4], [1, 3], [3, 0]]), Pairs([[1, 5], [2, 2], [3, 1]])])
+    assert spaces.rows.tolist() == [[1, 3, 5], [3, 0, 1]]
+    assert spaces.pairs(1, 2).array.tolist() == [[3, 5], [0, 1]]
+    assert Spaces.join((a, b, c), [Pairs.by_row(4), None]).rows is None
+
+
+@pytest.mark.parametrize(("rows", "said"), [([[0, 0], [0, 1]], "more than one"), ([[0, 5]], "5: row 5 is asked")])
+def test_spaces_refuse_rows_that_are_not_there_or_stand_for_two_items(rows, said):
+    with pytest.raises(InputError, match=said):
+        Spaces(_some(4, 5), np.array(rows))
+    with pytest.raises(InputError, match="two or more"):
+        Spaces(_some(4))
