@@ -1,7 +1,8 @@
 """Choosing, reading, checking and corrupting seed pairs. numpy only; every random choice takes a seed.
 
-What is chosen is chosen on x, and holds by index in every other space of the same rows: of one space, or of more than
-two, give ``Pairs.by_row(n)`` and read ``.x``. Anchors that are learned are :mod:`relcore.ops.param`'s.
+What is chosen is chosen on x, and holds by index in every other space of the same rows: :func:`choose` gives positions
+among the rows of one space, for any number of spaces; :func:`choose_pairs` some of the pairs of two. Anchors that are
+learned are :mod:`relcore.ops.param`'s.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from relcore.formats.beside import nfc
 from relcore.formats.sniff import is_text, read_head, unpacked
 from relcore.formats.text import open_text
 from relcore.ops.kmeans import kmeans
+from relcore.projection import unit
 from relcore.space import NO_LABEL, LoadReport, Pairs, SetAside, Space, as_text
 
 Seed = int | np.random.Generator
@@ -29,6 +31,74 @@ _NUMBER_HEADS = {*ID_WORDS, "rows", "x_id", "y_id", "id_x", "id_y", "x_row", "y_
 _NAME_HEADS = {*NAME_WORDS, "x_name", "y_name", "name_x", "name_y"}
 _OTHER_HEADS = {"x", "y", "a", "b", "source", "target", "src", "tgt", "trg", "left", "right"}
 _INTEGER = re.compile(r"\s*\d{1,18}\s*")
+WAYS = {  # the words of ``choose`` in relcore.methods.relative, too, whose rows have no labels there
+    "random": "all pairs alike",
+    "farthest": "from a random first pair, always the one farthest on x from those chosen",
+    "medoids": "nearest on x to the centroids of as many k-means clusters",
+    "first": "the first rows of x, the most frequent words where a file is in that order",
+    "stratified": "at random, as evenly over the labels of x as there are pairs",
+}
+BY_VECTORS = ("farthest", "medoids")  # the ways that look at the rows themselves
+
+
+def choose(
+    how: str, vectors: np.ndarray, count: int, *, labels: np.ndarray | None = None, seed: Seed = 0
+) -> np.ndarray:
+    """Which rows of a space are to be seeds or anchors, by one of :data:`WAYS`: for every space that has these rows.
+
+    Parameters
+    ----------
+    vectors : float array (n, d), in the coordinates that are to be covered: medoids go by distance, so centre and
+        scale to norm 1 (:func:`relcore.projection.centred_unit`), or whiten; farthest goes by the angle, so centre.
+    labels : object array (n,), :data:`relcore.space.NO_LABEL` for a row without; stratified needs them.
+
+    Returns
+    -------
+    int64 (count,) positions, all different, in the order of the choice. With one seed, a smaller choice of all but
+    medoids is the beginning of a larger one.
+
+    Raises
+    ------
+    InputError
+        Another way, fewer rows than asked for, or no labels to stratify by.
+    """
+    return choose_pairs(how, Pairs.by_row(len(vectors)), count, vectors_x=vectors, labels_x=labels, seed=seed).x.copy()
+
+
+def choose_pairs(
+    how: str,
+    pairs: Pairs,
+    count: int,
+    *,
+    vectors_x: np.ndarray | None = None,
+    labels_x: np.ndarray | None = None,
+    seed: Seed = 0,
+) -> Pairs:
+    """``count`` of the pairs by one of :data:`WAYS`, chosen on x.
+
+    Parameters
+    ----------
+    vectors_x : as of :func:`choose`, of all rows of x; needed by :data:`BY_VECTORS` alone.
+    labels_x : labels of all rows of x.
+
+    Raises
+    ------
+    InputError
+        Another way, fewer pairs than asked for, or no labels to stratify by.
+    """
+    if how == "random":
+        return draw(pairs, count, seed=seed)
+    if how == "farthest":
+        return farthest_point(unit(vectors_x), pairs, count, seed)
+    if how == "medoids":
+        return medoids(vectors_x, pairs, count, seed)
+    if how == "first":
+        return most_frequent(pairs, count)
+    if how == "stratified":
+        if labels_x is None or not (labels_x != NO_LABEL).any():
+            raise InputError("stratified goes by the labels of x, and there are none; load labels, or choose random.")
+        return stratified(labels_x, pairs, count, seed)
+    raise InputError(f"pairs cannot be chosen by {how!r}; choose one of {', '.join(WAYS)}.")
 
 
 def draw(pairs: Pairs, count: int, *, seed: Seed) -> Pairs:

@@ -547,3 +547,45 @@ def test_more_anchors_than_pairs_are_refused_by_every_choice(choose):
     for count in (6, -1):
         with pytest.raises(InputError, match=f"{count} seeds asked for, but only 5 pairs are known"):
             choose(Pairs.by_row(5), count)
+
+
+def test_a_choice_among_rows_is_that_among_pairs_and_of_different_rows():
+    """Against the functions themselves; the rows of pairs that are not the identity are positions of x."""
+    v, labels = clustered(60)
+    v, labels = v + 3, labels.astype(str).astype(object)  # off centre and not of norm 1: farthest goes by the angle
+    known = Pairs(np.stack([np.random.default_rng(0).permutation(60)[:40], np.arange(40)], 1))
+    unit = v / np.linalg.norm(v, axis=1, keepdims=True)
+    wanted = {
+        "random": seeds.draw(known, 9, seed=2),
+        "farthest": seeds.farthest_point(unit, known, 9, 2),
+        "medoids": seeds.medoids(v, known, 9, 2),
+        "first": seeds.most_frequent(known, 9),
+        "stratified": seeds.stratified(labels, known, 9, 2),
+    }
+    assert wanted.keys() == seeds.WAYS.keys()
+    for how, pairs in wanted.items():
+        chosen = seeds.choose_pairs(how, known, 9, vectors_x=v, labels_x=labels, seed=2)
+        np.testing.assert_array_equal(chosen.array, pairs.array)
+        rows = seeds.choose(how, v[known.x], 9, labels=labels[known.x], seed=2)
+        assert rows.dtype == np.int64 and len(set(rows.tolist())) == 9 and rows.flags.writeable
+        if how != "first":  # among rows, the first are 0, 1, ...; among pairs, those first in x
+            np.testing.assert_array_equal(known.x[rows], pairs.x)
+        assert seeds.choose(how, v, 0, labels=labels).shape == (0,)
+        with pytest.raises(InputError, match="61 seeds asked for, but only 60"):
+            seeds.choose(how, v, 61, labels=labels)
+    np.testing.assert_array_equal(seeds.choose("first", v, 4), [0, 1, 2, 3])
+
+
+def test_a_choice_that_cannot_be_made_says_why():
+    v = np.eye(4)
+    for labels in (None, np.array([NO_LABEL] * 4, dtype=object)):
+        with pytest.raises(InputError, match="stratified goes by the labels of x, and there are none"):
+            seeds.choose("stratified", v, 2, labels=labels)
+    with pytest.raises(InputError, match="chosen by 'kmeans'; choose one of random, farthest, medoids, first, strat"):
+        seeds.choose("kmeans", v, 2)
+
+
+def test_the_ways_to_choose_have_the_words_of_the_method_that_chooses():
+    from relcore.methods.relative import CHOICES
+
+    assert set(seeds.WAYS) - {"stratified"} == set(CHOICES) - {"all", "kmeans"}
