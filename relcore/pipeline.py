@@ -220,6 +220,7 @@ class Fit:
             encode_y=s.map_y if callable(s.map_y) else Linear(s.map_y),
             anchors=s.anchors,
             coupling=s.coupling,
+            mixture=s.mixture,
             converged=False,
             notes=[f"stopped at step {len(self.history)}, before the method was done" + self._below_seed_baseline()],
         )

@@ -8,7 +8,7 @@
     history.parquet        one row a step
     restarts.parquet       one row a restart and step, of a method that searches from many starts
     frames/NNN.npy         map of the moving side at step NNN, float32 (rows, 2); frames/fixed.npy the other side
-    alignment.safetensors  coordinates, anchors, map, encoders, coupling, preprocessing
+    alignment.safetensors  coordinates, anchors, mixtures of seeds, map, encoders, coupling, preprocessing
     analysis.safetensors   what the pages read (see relcore.analysis)
 
 Every file is written whole or not at all. Importing this module loads no torch.
@@ -157,8 +157,19 @@ class Run:
         return _read_arrays(self.folder / "analysis.safetensors")
 
     def alignment_arrays(self) -> dict[str, np.ndarray]:
-        """``x``, ``y`` and, where they exist, ``anchors``, ``anchors_x``, ``anchors_y``, ``map``, encoders, means."""
+        """``x``, ``y`` and, where they exist, ``anchors``, ``anchors_x``, ``anchors_y``, ``mixture``, ``map``,
+        encoders, means."""
         return _read_arrays(self.folder / "alignment.safetensors")
+
+    def mixture(self) -> np.ndarray | None:
+        """Anchors as mixtures of the seeds, float32 (anchors, seeds); None where there are none, and in older runs."""
+        from safetensors import safe_open
+
+        path = self.folder / "alignment.safetensors"
+        if not path.exists():
+            return None
+        with safe_open(path, framework="numpy") as file:  # the coordinates beside it may be large
+            return file.get_tensor("mixture") if "mixture" in file.keys() else None  # noqa: SIM118  it is no dict
 
     def coupling(self) -> Coupling | None:
         """The plan between the rows of the two spaces; None where the method makes none."""
@@ -438,7 +449,8 @@ def save_outcome(run: Run, fit: Fit, outcome: Outcome) -> None:
     if any(len(r.ids) or len(r.pruned) for _, r in fit.restarts):
         _write_table(run.folder / "restarts.parquet", restart_table(fit.restarts))
     a = outcome.alignment
-    arrays = {"x": a.x, "y": a.y, "anchors_x": a.anchors_x, "anchors_y": a.anchors_y, "map": a.map}
+    arrays = {"x": a.x, "y": a.y, "anchors_x": a.anchors_x, "anchors_y": a.anchors_y, "mixture": a.mixture}
+    arrays["map"] = a.map
     for name in ("encode_x", "encode_y", "factor_x", "factor_y"):
         arrays |= kept.encoder_arrays(name, getattr(a, name))
     if a.coupling is not None:

@@ -232,6 +232,13 @@ def encoder(fitted: Similarity, rows: Tensor, anchors: Tensor, standardise: bool
     return Affine(*ready(shift, matrix * gain, offset))
 
 
+def directions(rows: Tensor, mixture: Tensor) -> Tensor:
+    """Anchors (m, d) that are mixtures (m, K) of a side's rows, as an alignment has them: of norm 1, on the CPU."""
+    from relcore.ops.neighbors import unit_rows
+
+    return unit_rows(mixture @ rows.double()).cpu()
+
+
 def as_map(encode: Any) -> Any:
     """An encoder as a snapshot has it."""
     return encode.matrix if isinstance(encode, Linear) else encode

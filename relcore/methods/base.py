@@ -80,8 +80,8 @@ class Snapshot:
     """The alignment as it stands: linear maps, or encoders, of (preprocessed) rows into the common space.
 
     ``map_x`` is (d_x, r), ``map_y`` is (d_y, r), float32, or each a callable (p, d) -> (p, r); ``moving`` is the side
-    whose map changes over the run, so that a picture fixed on the other side shows true motion. ``anchors`` and
-    ``coupling``, on the CPU, are those found so far, if any.
+    whose map changes over the run, so that a picture fixed on the other side shows true motion. ``anchors``,
+    ``coupling`` and ``mixture``, on the CPU, are those found so far, if any, as in :class:`Alignment`.
     """
 
     map_x: Tensor | Callable[[Tensor], Tensor]
@@ -89,6 +89,7 @@ class Snapshot:
     moving: str = "y"
     anchors: Pairs | None = None
     coupling: Any = None
+    mixture: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +135,10 @@ class Alignment:
     factor_x, factor_y : callables from preprocessed vectors to factors of the coupling's cost, so that rows never seen
         can join it (``coupling.with_left``), or None.
     anchors : discovered :class:`Pairs` (row positions), not necessarily unique on the y side, or None.
-    anchors_x, anchors_y : float32 (k, d_x), (k, d_y), the continuous anchors on the unit sphere, or None.
+    anchors_x, anchors_y : float32 (k, d_x), (k, d_y), the continuous anchors on the unit sphere, or None. Of mixtures
+        the directions of ``mixture @ x[seeds.x]`` and ``mixture @ y[seeds.y]``, whose lengths count with wip.
+    mixture : float32 (k, K), anchors as mixtures of the K seeds, one for both sides: the weight of each seed, in the
+        seeds' order, in each anchor; of row sums 1. None where there are none, or the seeds themselves are the anchors.
     map : float32 (d_x, d_y), the linear map from x to y, if there is one.
     history : DataFrame, one row a step: iteration, phase and the steps' metrics.
     converged : False when the method stopped before its own criterion was met.
@@ -154,6 +158,7 @@ class Alignment:
     anchors: Pairs | None = None
     anchors_x: Tensor | None = None
     anchors_y: Tensor | None = None
+    mixture: Tensor | None = None
     map: Tensor | None = None
     history: pd.DataFrame | None = None
     converged: bool = True

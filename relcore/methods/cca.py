@@ -60,7 +60,8 @@ class GeneralisedCCA(Mixed):
             white.agreement = None
         figures = {"correlation of the first": float(shared[0]), "sum of correlations": float(shared.sum())}
         encoders = self.encoders(rows, mixture, self.fits(rows, white))
-        yield Step(1, 1, "decompose", figures, Snapshot(*map(anchored.as_map, encoders)))
+        snapshot = Snapshot(*map(anchored.as_map, encoders), mixture=mixture.float().cpu())
+        yield Step(1, 1, "decompose", figures, snapshot)
         return self.described(x, y, rows, mixture, white, notes)
 
     def estimate(self, n, m, dx, dy, seeds):

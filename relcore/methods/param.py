@@ -44,6 +44,9 @@ class Mixed(Method):
             y=encoders[1](y),
             encode_x=encoders[0],
             encode_y=encoders[1],
+            anchors_x=anchored.directions(rows[0], mixture),
+            anchors_y=anchored.directions(rows[1], mixture),
+            mixture=mixture.float().cpu(),
             chosen=white.chosen,
             notes=notes,
         )
@@ -91,9 +94,8 @@ class KMeans(Mixed):
         mixture = cluster_averages(white.white()[0], count, generator)
         if white.agreement is not None:  # few averages bear, and want, less whitening than all seeds
             white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture, white.left_out)
-        yield Step(
-            1, 1, "cluster", {}, Snapshot(*map(anchored.as_map, self.encoders(rows, mixture, self.fits(rows, white))))
-        )
+        maps = map(anchored.as_map, self.encoders(rows, mixture, self.fits(rows, white)))
+        yield Step(1, 1, "cluster", {}, Snapshot(*maps, mixture=mixture.float().cpu()))
         return self.described(x, y, rows, mixture, white, notes)
 
     def estimate(self, n, m, dx, dy, seeds):
@@ -229,7 +231,7 @@ class Param(Mixed):
             if views and (losses.step % every == 0 or losses.step in (1, self.descent_steps)):
                 metrics |= figures(training)
                 maps = self.encoders(rows, training.mixture, fits)
-                snapshot = Snapshot(*map(anchored.as_map, maps))
+                snapshot = Snapshot(*map(anchored.as_map, maps), mixture=training.mixture.float().cpu())
             yield Step(losses.step, self.descent_steps, "learn", metrics, snapshot)
         if self.mode == "single" and white.agreement is not None:  # y had no part in these mixtures, as in k-means
             white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, training.mixture, white.left_out)

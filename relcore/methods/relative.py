@@ -87,6 +87,7 @@ class Relative(Method):
             anchors=None if chosen is None else seeds.take(chosen.numpy()),
             anchors_x=unit_rows(anchors[0]).cpu(),
             anchors_y=unit_rows(anchors[1]).cpu(),
+            mixture=None if self.choose == "all" else mixture.float().cpu(),
             chosen=found,
             notes=notes,
         )
