@@ -6,14 +6,38 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages._ui import maps, router, state
+from pages._ui import forms, maps, router, state
 from pages._ui.header import plain
 from relcore import projection, seeds
 from relcore.errors import InputError
-from relcore.space import Pairs
+from relcore.methods import costs
+from relcore.space import NO_LABEL, Pairs
 
 router.ensure()
-STRATEGIES = {"random": "random", "farthest": "farthest point", "file": "from a file or pasted"}
+STRATEGIES = {  # seeds.WAYS, in the order of the list, and what each does
+    "random": ("random", "All known pairs alike; a smaller draw is the beginning of a larger one."),
+    "farthest": (
+        "farthest point",
+        "Spread out: from a random first pair, always the one farthest on A, by angle, from those chosen. Outliers "
+        "come early.",
+    ),
+    "medoids": (
+        "k-means medoids",
+        "Typical ones: as many clusters of A as seeds are wanted, and of each the pair nearest to its centroid. (The "
+        "averages themselves are no rows, hence no seeds: they are the anchors of k-means anchors on the Align page.)",
+    ),
+    "first": (
+        "most frequent (by row order)",
+        "The first paired rows of A: the most frequent words, where a file is in that order, as most word vectors are. "
+        "The random seed has no part.",
+    ),
+    "stratified": (
+        "stratified by label",
+        "At random, as evenly over the labels of A as there are pairs; rows without a label come last.",
+    ),
+    "file": ("from a file or pasted", "Two columns, A then B."),
+}
+LONGEST = 120  # seconds a choice may take here: it keeps the page waiting
 
 
 def main() -> None:
@@ -33,26 +57,57 @@ def choose(s: state.State) -> None:
     truth = s.data.truth
     options = list(STRATEGIES) if truth is not None else ["file"]
     how = st.radio(
-        "How", options, format_func=STRATEGIES.get, key="seed_strategy", persist_state="session", horizontal=True
+        "How", options, format_func=lambda way: STRATEGIES[way][0], key="seed_strategy", persist_state="session"
     )
     if truth is None:
         st.caption("No pairing is known for these spaces, so seeds cannot be drawn: give them below, or by hand.")
     if how == "file":
         from_file(s)
         return
-    count = st.number_input(
-        "Count", 1, len(truth), min(state.SEED_COUNT, len(truth)), key="seed_count", persist_state="session"
+    st.caption(STRATEGIES[how][1])
+    count = int(
+        st.number_input(
+            "Count",
+            1,
+            None,
+            min(state.SEED_COUNT, len(truth)),
+            key="seed_count",
+            persist_state="session",
+            help=f"Of {len(truth):,} known pairs",
+        )
     )
-    seed = st.number_input("Random seed", 0, 2**31 - 1, 0, key="seed_seed", persist_state="session")
-    if st.button("Draw seeds", type="primary", key="draw_seeds", width="stretch"):
-        if how == "random":
-            s.seeds = state.SeedSet.clean(seeds.draw(truth, count, seed=seed), f"{count} drawn at random (seed {seed})")
-        else:
-            unit = projection.centred_unit(s.data.x.vectors)
-            s.seeds = state.SeedSet.clean(
-                seeds.farthest_point(unit, truth, count, seed=seed), f"{count} by farthest point (seed {seed})"
-            )
+    seed = int(st.number_input("Random seed", 0, 2**31 - 1, 0, key="seed_seed", persist_state="session"))
+    reason, expected = refusal(s, how, count)
+    if reason:
+        st.error(reason)
+    elif expected > 2:
+        st.caption(f"Takes about {forms.seconds(expected)}.")
+    if st.button("Draw seeds", type="primary", key="draw_seeds", width="stretch", disabled=bool(reason)):
+        with st.spinner("Choosing ..."):
+            draw(s, how, count, seed)
         st.rerun()
+
+
+def refusal(s: state.State, how: str, count: int) -> tuple[str, float]:
+    """Why seeds cannot be drawn so, else nothing; and the seconds it is expected to take."""
+    truth, labels = s.data.truth, s.data.x.labels
+    if count > len(truth):
+        return f"{count:,} seeds asked for, but only {len(truth):,} pairs are known: ask for at most that many.", 0
+    if how == "stratified" and (labels is None or not (labels[truth.x] != NO_LABEL).any()):
+        return "The paired rows of A have no labels to go by: load labels on the Data page, or choose another way.", 0
+    expected = costs.clusters(len(truth), count, s.data.x.dim) if how == "medoids" else 0
+    if expected > LONGEST:
+        return (
+            f"k-means of {len(truth):,} rows in {count:,} clusters takes about {forms.seconds(expected)}, too long for "
+            "a page: ask for fewer, take farthest point, or let the command line do it (align --choose medoids)."
+        ), expected
+    return "", expected
+
+
+def draw(s: state.State, how: str, count: int, seed: int) -> None:
+    unit = projection.centred_unit(s.data.x.vectors) if how in seeds.BY_VECTORS else None
+    pairs = seeds.choose_pairs(how, s.data.truth, count, vectors_x=unit, labels_x=s.data.x.labels, seed=seed)
+    s.seeds = state.SeedSet.clean(pairs, seeds.origin(how, count, seed))
 
 
 def from_file(s: state.State) -> None:

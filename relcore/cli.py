@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 DONE, FAILED, BAD_INPUT = 0, 1, 2
 HEARTBEAT = 2.0  # seconds of silence on stderr at most, while something goes on
 PAIR_BY = ("row", "name", "id", "none")
+CHOOSE = ("random", "farthest", "medoids", "first", "stratified")  # the keys of relcore.seeds.WAYS
 WAYS = {"x_to_y": "x to y", "y_to_x": "y to x"}
 PROBLEMS_SHOWN = 10
 LONGEST = 2000  # characters of a line: a name from a file can be a megabyte
@@ -314,6 +315,8 @@ def run_align(args: argparse.Namespace) -> int:
             f"--seeds {count} draws from the true pairs, and none are known; say how rows pair up with --pair-by row, "
             "name or id, or with --pairs FILE, or give the seeds as a file."
         )
+    if not count and args.choose != "random":
+        raise InputError(f"--choose {args.choose} draws seeds from the true pairs; say how many with --seeds N.")
     with contextlib.ExitStack() as stack:
         beat = stack.enter_context(Heartbeat())
         pair, reports, said = load_pair(args, beat)
@@ -333,6 +336,7 @@ def run_align(args: argparse.Namespace) -> int:
             reports=reports,
             folder=folder,
             notes=notes,
+            seeds_origin=origin_of_seeds(args, count, seeds),
             keep_spaces=False,
             jobs=args.jobs,
             scheduler=args.scheduler,
@@ -409,13 +413,28 @@ def choose_seeds(
     args: argparse.Namespace, count: int | None, pair: Pair, reports: tuple[LoadReport, LoadReport]
 ) -> tuple[Pairs, list[str]]:
     """The seeds, and the lines of their file that gave none."""
-    from relcore import seeds
+    from relcore import projection, seeds
     from relcore.space import Pairs
 
     if count is None:
         found = read_pairing(args.seeds, pair.x, pair.y, *reports)
         return found.pairs, list(found.problems)
-    return (seeds.draw(pair.truth, count, seed=args.seed) if count else Pairs.empty()), []
+    if not count:
+        return Pairs.empty(), []
+    rows = pair.x.vectors if args.choose in seeds.BY_VECTORS else None
+    unit = None if rows is None else projection.centred_unit(rows)
+    return seeds.choose_pairs(
+        args.choose, pair.truth, count, vectors_x=unit, labels_x=pair.x.labels, seed=args.seed
+    ), []
+
+
+def origin_of_seeds(args: argparse.Namespace, count: int | None, chosen: Pairs) -> str:
+    """How the seeds of a run came about; nothing where there are none."""
+    from relcore import seeds
+
+    if count is None:
+        return f"{len(chosen):,} from {args.seeds}"
+    return seeds.origin(args.choose, count, args.seed) if count else ""
 
 
 def execute(run: Run, pair: Pair, beat: Heartbeat) -> None:
@@ -442,12 +461,12 @@ def execute(run: Run, pair: Pair, beat: Heartbeat) -> None:
 
 
 def run_record(run: Run) -> dict[str, Any]:
-    """``method, params, preprocess, seed, seeds, status, message, x, y, notes`` (the two sides as
+    """``method, params, preprocess, seed, seeds, seeds_origin, status, message, x, y, notes`` (the two sides as
     ``{rows, dim, report{...}}``) and, where there is an alignment, ``converged, chosen, seconds, peak_memory_mb, steps,
     health, verdict{level, text}``, with ``metrics`` where truth is known."""
     r = run.record
     keys = ("method", "params", "preprocess", "seed", "seeds", "status", "message", "notes")
-    record = {k: r[k] for k in keys}
+    record = {k: r[k] for k in keys} | {"seeds_origin": r.get("seeds_origin", "")}
     record |= {side: {k: r[side][k] for k in ("rows", "dim", "report")} for side in "xy"}
     found = ("converged", "chosen", "seconds", "peak_memory_mb", "steps", "health", "verdict")
     record |= {k: r[k] for k in found if k in r}
@@ -465,6 +484,8 @@ def print_run(record: dict[str, Any]) -> None:
             f"run time   {record['seconds']:.1f} s, {record['steps']:,} steps, "
             f"peak memory {record['peak_memory_mb']:,.0f} MB"
         )
+    if record["seeds_origin"]:
+        say(f"seeds      {record['seeds_origin']}")
     for note in record["notes"]:
         say(f"note       {note}")
     if "metrics" in record:
@@ -822,6 +843,16 @@ def parser() -> Parser:
     truth.add_argument("--pairs", metavar="FILE", help="true pairs: two columns, row numbers or names")
     p.add_argument(
         "--seeds", default="0", metavar="N|FILE", help="draw N of the true pairs with --seed, or read pairs from a file"
+    )
+    p.add_argument(
+        "--choose",
+        choices=CHOOSE,
+        default="random",
+        help="how --seeds N draws, on space x, centred and scaled to norm 1: random (default); farthest: spread out, "
+        "each farthest from those before it; medoids: nearest to the centroids of N k-means clusters; first: the first "
+        "rows, the most frequent words of a file in that order; stratified: evenly over the labels of x, random within "
+        "them. Averages of clusters are no rows, hence no seeds: they are in --method kmeans, and in relative with "
+        "--set choose=kmeans",
     )
     p.add_argument("--method", required=True, metavar="NAME", help="see the methods command")
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a parameter of the method")

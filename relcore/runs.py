@@ -290,6 +290,7 @@ def create(
     folder: Path | None = None,
     title: str = "",
     notes: tuple[str, ...] = (),
+    seeds_origin: str = "",
     keep_spaces: bool = True,
     jobs: int = 1,
     scheduler: str = "",
@@ -300,6 +301,7 @@ def create(
     ----------
     folder : where; by default ``runs/ID`` under :func:`relcore.store.home`.
     notes : what the person must know about the input, such as a corrupted share of the seeds.
+    seeds_origin : how the seeds came about, in words (:func:`relcore.seeds.origin`).
     keep_spaces : keep the spaces on disk, for a worker and later sessions; a command that runs on its own files
         need not.
     jobs, scheduler : where the run spreads its work (:class:`relcore.parallel.Workers`); no part of its result.
@@ -354,6 +356,7 @@ def create(
             "jobs": jobs,
             "scheduler": scheduler,
             "seeds": len(seeds),
+            "seeds_origin": seeds_origin,
             **sides,
             "status": "queued",
             "process": this_process(),

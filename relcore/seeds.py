@@ -41,6 +41,18 @@ WAYS = {  # the words of ``choose`` in relcore.methods.relative, too, whose rows
 BY_VECTORS = ("farthest", "medoids")  # the ways that look at the rows themselves
 
 
+def origin(how: str, count: int, seed: int) -> str:
+    """How seeds came about, for people: ``15 by farthest point (seed 0)``."""
+    words = {
+        "random": f"{count:,} drawn at random",
+        "farthest": f"{count:,} by farthest point",
+        "medoids": f"{count:,} k-means medoids",
+        "first": f"the first {count:,} paired rows",
+        "stratified": f"{count:,} stratified by label",
+    }
+    return words[how] + ("" if how == "first" else f" (seed {seed})")
+
+
 def choose(
     how: str, vectors: np.ndarray, count: int, *, labels: np.ndarray | None = None, seed: Seed = 0
 ) -> np.ndarray:
@@ -95,7 +107,7 @@ def choose_pairs(
     if how == "first":
         return most_frequent(pairs, count)
     if how == "stratified":
-        if labels_x is None or not (labels_x != NO_LABEL).any():
+        if labels_x is None or not (labels_x[pairs.x] != NO_LABEL).any():
             raise InputError("stratified goes by the labels of x, and there are none; load labels, or choose random.")
         return stratified(labels_x, pairs, count, seed)
     raise InputError(f"pairs cannot be chosen by {how!r}; choose one of {', '.join(WAYS)}.")

@@ -215,6 +215,7 @@ def test_a_planted_rotation_is_found(how, align, files):
         assert scores["cosine"] == pytest.approx(1, abs=1e-4)
     assert record["metrics"]["hubness"].keys() == {"x_to_y", "y_to_x"}
     assert record["status"] == "done" and record["seeds"] == 20 and record["run"] is None
+    assert record["seeds_origin"] == "20 drawn at random (seed 0)"
     assert record["params"] == methods.method("procrustes").params()
     assert f"{ROWS} rows read" in err
 
@@ -236,6 +237,7 @@ def test_seeds_from_a_file_list_the_lines_that_gave_none(align, files):
     code, out, err = align("--seeds", str(files / "seeds.csv"), "--json")
     record = json.loads(out)
     assert code == 0 and record["seeds"] == 20
+    assert record["seeds_origin"] == f"20 from {files / 'seeds.csv'}"
     assert "metrics" not in record  # nothing is known to be true
     assert "seeds: line 21" in err and "nobody" in err
     assert any("1 lines" in note and "line 21" in note for note in record["notes"])
@@ -255,6 +257,59 @@ def test_settings_and_preprocessing_reach_the_run(align, tmp_path):
     cls = methods.method_class("ao")
     code, _, err = align("--seeds", "9", "--pair-by", "name", "--set", "anchors=many", method="ao")
     assert code == 2 and "anchors" in err and any(f.name == "anchors" for f in dataclasses.fields(cls))
+
+
+CHOICES = ("random", "farthest", "medoids", "first", "stratified")
+
+
+@pytest.mark.parametrize("how", CHOICES)
+def test_seeds_are_chosen_as_asked_and_the_run_tells_how(how, align, files, tmp_path):
+    """The kept seeds against the properties of each choice, by name: y is in another order."""
+    np.savetxt(tmp_path / "labels.txt", np.repeat(["a", "b", "c"], (120, 20, 10)), fmt="%s")
+    options = ["--x-labels", str(tmp_path / "labels.txt"), "--choose", how, "--seed", "3", "--out", str(tmp_path / "r")]
+    code, out, _ = align("--pair-by", "name", "--seeds", "9", "--folds", "0", *options, "--json")
+    assert code == 0
+    run = runs.Run.load(tmp_path / "r")
+    pairs = run.pairs[0]
+    names = [(files / f"{side}.txt").read_text().split() for side in "xy"]
+    assert len(set(pairs.x)) == 9 and [names[0][i] for i in pairs.x] == [names[1][j] for j in pairs.y]
+    told = json.loads(out)["seeds_origin"]
+    assert told == run.record["seeds_origin"] and "9" in told and ("seed 3" in told) == (how != "first")
+    x = np.load(files / "x.npy")
+    x = x - x.mean(0)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    if how == "random":  # as it was before there was a choice
+        np.testing.assert_array_equal(pairs.x, run.pairs[1].x[np.random.default_rng(3).permutation(ROWS)[:9]])
+    if how == "first":
+        assert pairs.x.tolist() == list(range(9))
+    if how == "stratified":
+        assert np.bincount(np.digitize(pairs.x, (120, 140))).tolist() == [3, 3, 3]
+    if how == "farthest":
+        near = x @ x[pairs.x[:-1]].T
+        assert near.max(1).argmin() == pairs.x[-1]
+    if how == "medoids":  # of nine clusters that hold every row, each has one
+        from sklearn.cluster import KMeans
+
+        spread = KMeans(9, n_init=3, random_state=0).fit(x).inertia_
+        to_medoids = ((x[:, None] - x[pairs.x]) ** 2).sum(2).min(1).sum()
+        drawn = [np.random.default_rng(i).permutation(ROWS)[:9] for i in range(20)]
+        to_drawn = [((x[:, None] - x[rows]) ** 2).sum(2).min(1).sum() for rows in drawn]
+        assert spread < to_medoids < min(to_drawn)
+
+
+def test_seeds_that_cannot_be_chosen_so(align, files):
+    code, _, err = align("--pair-by", "name", "--seeds", "9", "--choose", "stratified")
+    assert code == 2 and "labels of x, and there are none" in err and len(err.splitlines()) == 1
+    code, _, err = align("--seeds", str(files / "seeds.csv"), "--choose", "farthest")
+    assert code == 2 and "say how many with --seeds N" in err
+    code, _, err = align("--pair-by", "name", "--seeds", "9", "--choose", "kmeans")
+    assert code == 2 and "choose from" in err and "stratified" in err
+
+
+def test_the_words_of_the_choice_are_those_of_the_seeds():
+    from relcore import cli, seeds
+
+    assert cli.CHOOSE == tuple(seeds.WAYS) == CHOICES
 
 
 # ---------------------------------------------------------------------- bad input and usage: exit 2, one line

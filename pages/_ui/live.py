@@ -241,6 +241,7 @@ def _result(s: state.State, run: Run) -> None:
         _anchors(s, run)
     st.caption(
         f"{r['steps']} steps in {r['seconds']:.1f} s · at most {r['peak_memory_mb']:,.0f} MB · seed {r['seed']} · "
+        f"seeds: {plain(r.get('seeds_origin') or str(r['seeds']))} · "
         f"preprocessing {', '.join(r['preprocess']) or 'none'} · folder {run.folder}"
     )
     if st.button("Read the neighbours", type="primary", icon=":material/manage_search:"):

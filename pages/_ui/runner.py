@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from pages._ui import state
-from relcore import experiments, methods, runs, samples
+from relcore import experiments, methods, runs
 from relcore.errors import InputError
 from relcore.methods.base import Method
 from relcore.preprocess import DEFAULT
@@ -49,6 +49,7 @@ def start(
         reports=(data.report_x, data.report_y),
         title=next_title(method),
         notes=notes,
+        seeds_origin=seed_set.origin,
         jobs=jobs,
     )
     state.jobs().submit(run.folder, s.owner)
@@ -69,7 +70,7 @@ def start_sweep(s: state.State, sweep: experiments.Sweep, jobs: int) -> None:
 
 def suggested(data: state.Data) -> type[Method]:
     """The method to try first: the one a sample names, else anchor optimisation."""
-    return methods.method_class(next((s.method for s in samples.list_samples() if s.name == data.sample), "ao"))
+    return methods.method_class(data.suggests.method if data.suggests else "ao")
 
 
 def start_default(s: state.State) -> None:
