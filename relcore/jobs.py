@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relcore import experiments, runs
+from relcore import experiments, runs, stitchings
 from relcore.errors import InputError
 
 ACTIVE = runs.ACTIVE
@@ -81,14 +81,16 @@ class JobSnapshot:
         return self.status in ACTIVE
 
 
-def kept(folder: Path) -> runs.Run | experiments.Kept:
+def kept(folder: Path) -> runs.Run | experiments.Kept | stitchings.Stitching:
     """What a folder holds.
 
     Raises
     ------
     InputError
-        Neither a run nor a sweep.
+        Neither a run nor a sweep nor a stitching.
     """
+    if stitchings.is_stitching(folder):
+        return stitchings.Stitching.load(folder)
     return experiments.Kept.load(folder) if experiments.is_sweep(folder) else runs.Run.load(folder)
 
 
@@ -347,8 +349,8 @@ class JobManager:
     # ---------------------------------------------------------------- for the pages
 
     def submit(self, folder: str | Path, owner: str = "") -> Job:
-        """Queue the run in a folder written by :func:`relcore.runs.create`, or the sweep of
-        :func:`relcore.experiments.create`.
+        """Queue the run in a folder written by :func:`relcore.runs.create`, the sweep of
+        :func:`relcore.experiments.create`, or the stitching of :func:`relcore.stitchings.create`.
 
         Raises
         ------

@@ -42,6 +42,12 @@ def write_atomic(path: Path, data: bytes) -> None:
         raise
 
 
+def write_npy(path: Path, array: np.ndarray) -> None:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    write_atomic(path, buffer.getvalue())
+
+
 def write_json(path: Path, record: dict) -> None:
     write_atomic(path, json.dumps(record, indent=1, allow_nan=False).encode())
 

@@ -1,9 +1,9 @@
 """``python -m relcore.worker``: one run or sweep in its own process, told on stdin, reporting in JSON lines on stdout.
 
 The worker loads torch, says ``{"event": "ready"}`` and waits for one line ``{"folder": ...}``. Then it executes what
-is there (:func:`relcore.runs.execute`, :func:`relcore.experiments.execute`), reports at most ten times a second, and
-ends with ``{"event": "done", "status": ..., "message": ...}``. What the run found is in its folder, never in the
-messages.
+is there (:func:`relcore.runs.execute`, :func:`relcore.experiments.execute`, :func:`relcore.stitchings.execute`),
+reports at most ten times a second, and ends with ``{"event": "done", "status": ..., "message": ...}``. What the run
+found is in its folder, never in the messages.
 
 SIGTERM cancels: the run stops at its next step and keeps what it has. A closed stdin says that the server is gone; it
 cancels as well, but the process is out within :data:`ORPHAN_GRACE` seconds whatever the step at hand takes.
@@ -134,7 +134,7 @@ class Worker:
         self.stopper.asked = True  # not ask(), which would raise here and not where the run waits
 
     def execute(self, folder: str) -> None:
-        from relcore import experiments, runs
+        from relcore import experiments, runs, stitchings
         from relcore.errors import RelcoreError
 
         self.busy = True
@@ -142,6 +142,9 @@ class Worker:
             if experiments.is_sweep(folder):
                 run = experiments.Kept.load(folder)
                 steps = experiments.execute(run, self.stopper)
+            elif stitchings.is_stitching(folder):
+                run = stitchings.Stitching.load(folder)
+                steps = stitchings.execute(run)
             else:
                 run = runs.Run.load(folder)
                 steps = runs.execute(run)

@@ -16,10 +16,10 @@ FILES = sorted((ROOT / "relcore").rglob("*.py"))
 # Imports run one way, down this list. A module may import what stands on a lower floor, or beside it on its own.
 FLOORS = (
     ("__main__", "cli", "worker"),
-    ("jobs", "experiments", "report"),
+    ("jobs", "experiments", "stitchings", "report"),
     ("runs",),
     ("pipeline",),
-    ("analysis",),
+    ("analysis", "stitching"),
     ("metrics", "methods", "preprocess"),
     ("samples", "loading"),
     ("seeds", "formats", "store", "projection"),

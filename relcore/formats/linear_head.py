@@ -1,0 +1,107 @@
+"""A linear classifier from a file: its weights, its offsets and, where the file has them, the names of its classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from relcore.errors import InputError
+from relcore.formats.base import ArrayInfo, Request, is_number
+from relcore.formats.registry import reader, split_spec
+
+WEIGHTS = ("w", "weight", "weights", "coef_", "coef")
+OFFSETS = ("b", "bias", "intercept_", "intercept")
+CLASSES = ("classes", "classes_", "labels")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearHead:
+    """``rows @ weights.T + offsets``, the greatest of which is the class.
+
+    Attributes
+    ----------
+    weights : float64 (C, d), C at least 2. offsets : float64 (C,).
+    classes : names of the classes, or None where the file has none.
+    source : the file, for messages.
+    """
+
+    weights: np.ndarray
+    offsets: np.ndarray
+    classes: tuple[str, ...] | None
+    source: str
+
+    @property
+    def dim(self) -> int:
+        return self.weights.shape[1]
+
+    def named(self, labels: list[str]) -> LinearHead:
+        """With classes: its own, or where it has none the labels of the data, in their order.
+
+        Raises
+        ------
+        InputError
+            It has no names and another number of classes than there are labels.
+        """
+        if self.classes is not None:
+            return self
+        if len(labels) != len(self.weights):
+            raise InputError(
+                f"{self.source} has {len(self.weights)} classes without names and the data have {len(labels)} labels; "
+                "add an array 'classes' with the names, in the order of the weights."
+            )
+        return LinearHead(self.weights, self.offsets, tuple(labels), self.source)
+
+    def predict(self, rows: np.ndarray) -> np.ndarray:
+        """Names of classes (n,) of rows (n, d)."""
+        found = (np.asarray(rows, dtype=np.float64) @ self.weights.T + self.offsets).argmax(1)
+        return np.array(self.classes, dtype=object)[found].astype(str)
+
+
+def read_linear_head(path: str | Path) -> LinearHead:
+    """Read a head from .npz, .pt or .safetensors: ``W`` (C, d) or (d, C), ``b`` (C,), perhaps ``classes``.
+
+    Names as torch and scikit-learn give them are known too. One row of weights tells two classes apart by its sign.
+
+    Raises
+    ------
+    InputError
+        No weights, weights and offsets that do not belong together, numbers that are NaN or infinite.
+    """
+    path, _ = split_spec(path)
+    form = reader(path)
+    infos = form.arrays(path)
+    tables = [i for i in infos if len(i.shape) == 2 and is_number(i.dtype)]
+    weights = _named(tables, WEIGHTS) or (tables[0] if len(tables) == 1 else None)
+    if weights is None:
+        held = ", ".join(map(str, infos)) or "no arrays"
+        raise InputError(
+            f"{path.name} holds {held}; wanted one table of weights W (classes, dimensions), its offsets b, and "
+            "perhaps classes."
+        )
+    w = np.asarray(form.read(Request(path, weights.name)).vectors, dtype=np.float64)
+    lines = [i for i in infos if len(i.shape) == 1]
+    offsets, names = _named(lines, OFFSETS), _named(lines, CLASSES)
+    b = None if offsets is None else np.array(form.column(path, offsets.name, "labels"), dtype=np.float64).reshape(-1)
+    classes = None if names is None else tuple(map(str, form.column(path, names.name, "labels")))
+    known = len(b) if b is not None else len(classes) if classes is not None else None
+    if known is not None and known != len(w) and known == w.shape[1] or known == 2 and w.shape[1] == 1:
+        w = w.T
+    if len(w) == 1:  # scikit-learn's form for two classes
+        w = np.concatenate([-w, w])
+        b = None if b is None else np.concatenate([-b, b]) if len(b) == 1 else b
+    b = np.zeros(len(w)) if b is None else b
+    for what, got in (("offsets", len(b)), ("classes", len(w) if classes is None else len(classes))):
+        if got != len(w):
+            raise InputError(f"{path.name}: {got} {what} for weights of shape {w.shape}; wanted {len(w)}.")
+    if not (np.isfinite(w).all() and np.isfinite(b).all()):
+        raise InputError(f"{path.name}: the head holds NaN or infinite numbers; save it again from a sound model.")
+    if classes is not None and len(set(classes)) < len(classes):
+        raise InputError(f"{path.name}: two classes have one name; give each its own.")
+    return LinearHead(w, b, classes, path.name)
+
+
+def _named(infos: list[ArrayInfo], words: tuple[str, ...]) -> ArrayInfo | None:
+    """The array whose name, or the end of it after a dot, is one of the words."""
+    return next((i for w in words for i in infos if i.name.rsplit(".", 1)[-1].lower() == w), None)
