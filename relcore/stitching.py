@@ -38,8 +38,11 @@ if TYPE_CHECKING:
     from relcore.formats.linear_head import LinearHead
     from relcore.ops.similarity import LeftOut
 
-HEAD = "head"
-CLASSIFIERS = parts.CLASSIFIERS | {HEAD: "a linear head of yours"}
+HEAD, NO_CLASSIFIER = "head", "none"
+CLASSIFIERS = parts.CLASSIFIERS | {
+    HEAD: "a linear head of yours",
+    NO_CLASSIFIER: "none: how alike partners are described",
+}
 REFERENCES = {
     "absolute": "absolute coordinates",
     "seeds": "seeds only",
@@ -107,7 +110,8 @@ class Settings:
 
     Attributes
     ----------
-    classifier : one of :data:`CLASSIFIERS`.
+    classifier : one of :data:`CLASSIFIERS`. With ``none`` labels have no part, and what is read is how alike the same
+        items are described in two spaces.
     test : share of each class that is tested and never learned from.
     seed, draws : random seed of the first draw (split, support, anchors, classifier), and how many draws.
     ordered : labels are numbers and their distance counts (mean absolute error).
@@ -249,7 +253,10 @@ class Stitcher:
         self.spaces, self.settings, self.aligned = spaces, settings, aligned
         self.notes: list[str] = []
         given = [s.labels for s in spaces.spaces] if labels is None else labels
-        self.labels = [_carried(i, spaces, given, self.notes) for i in range(len(spaces))]
+        if settings.classifier == NO_CLASSIFIER:
+            self.labels = [np.full(len(s), NO_LABEL).astype(str) for s in spaces.spaces]
+        else:
+            self.labels = [_carried(i, spaces, given, self.notes) for i in range(len(spaces))]
         known = np.concatenate([v[v != NO_LABEL] for v in self.labels])
         self.classes = parts.in_order(known)
         self.head = None if head is None else head.named(self.classes)
@@ -263,7 +270,11 @@ class Stitcher:
         s, spaces = self.settings, self.spaces
         if (s.classifier == HEAD) != (self.head is not None):
             raise InputError("a head is stitched with classifier=head, and that needs one: give a file of W and b.")
-        if len(np.unique(known)) < 2:
+        if s.classifier == NO_CLASSIFIER and spaces.rows is None:
+            raise InputError(
+                "how alike items are described needs items that are known in every space; say how rows pair up."
+            )
+        if s.classifier != NO_CLASSIFIER and len(np.unique(known)) < 2:
             raise InputError(f"a classifier needs two classes, and the labels hold {len(np.unique(known))}.")
         if s.ordered and not parts.numbers(known):
             odd = next(v for v in np.unique(known) if not parts.numbers([v]))
@@ -299,7 +310,7 @@ class Stitcher:
             for name in s.references:
                 if name == "absolute":
                     equal = [(d, e) for d, e in pairs if spaces.spaces[d].dim == spaces.spaces[e].dim]
-                    where = own + equal
+                    where = equal if s.classifier == NO_CLASSIFIER else own + equal
                 elif name == "seeds" and not known:
                     where = self._run_pairs()
                 else:
@@ -391,14 +402,20 @@ class _Draw:
             more = parts.split(st.labels[i][rest], s.test, self.seed)
             if not len(items):
                 self.alone |= set(more.alone)
-            labelled = st.labels[i] != NO_LABEL
+            labelled = (st.labels[i] != NO_LABEL) | (s.classifier == NO_CLASSIFIER)
             for out, of in ((self.train, (self.items, more.train)), (self.test, (self.test_items, more.test))):
                 rows = np.sort(np.concatenate([of[0][:, i], rest[of[1]]]))
                 out.append(rows[labelled[rows]])
         self.alone -= {NO_LABEL}
         rng = np.random.default_rng(self.seed)
         self.support = self.items[np.sort(rng.permutation(len(self.items))[: s.support])]
+        if s.classifier == NO_CLASSIFIER and (len(self.items) < 2 or len(self.test_items) < 2):
+            raise InputError(
+                f"{len(items)} items are known in every space; wanted two to learn from and two to test at least."
+            )
         for i, space in enumerate(spaces.spaces):
+            if s.classifier == NO_CLASSIFIER:
+                break
             if not len(self.test[i]) or len(np.unique(st.labels[i][self.train[i]])) < 2:
                 raise InputError(
                     f"{space.title}: {len(self.train[i])} labelled rows to learn from and {len(self.test[i])} to test; "
@@ -440,6 +457,9 @@ class _Draw:
         d, e = unit.decoder, unit.encoder
         described = self.describe(unit)
         notes = list(described.notes)
+        found = {"found_seconds": round(described.found, 3)}
+        if s.classifier == NO_CLASSIFIER:
+            return found | self.partners(described, d, e, notes) | {"notes": notes}
         decode = None
         if s.classifier == HEAD:
             learned, trained = st.head, 0
@@ -480,11 +500,10 @@ class _Draw:
             "majority": float((truth == values[counts.argmax()]).mean()),
             "trained": trained,
             "tested": len(truth),
-            "found_seconds": round(described.found, 3),
         }
         if described.judged and d != e and len(self.test_items) > 1:
             figures |= self.partners(described, d, e, notes)
-        return figures | {"notes": notes}
+        return figures | found | {"notes": notes}
 
     def _common(self, unit: Unit) -> bool:
         """Whether a head reads the run's common coordinates, being of their dimension and not the decoder's."""
