@@ -11,22 +11,27 @@ from relcore.methods.base import Linear, param
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from relcore.ops.similarity import Agreement, LeftOut, Similarity
+    from relcore.ops.similarity import Agreement, Kernel, KernelLeftOut, LeftOut, Similarity
     from relcore.space import Pairs
 
-SIMILARITIES = ("cosine", "centred", "wip", "euclidean", "gamma")
-SHRUNK = ("wip", "gamma")
+SIMILARITIES = ("cosine", "centred", "wip", "whitened", "mahalanobis", "euclidean", "gamma", "kernel")
+SHRUNK = ("wip", "whitened", "mahalanobis", "gamma", "kernel")
+KERNEL_SEEDS = 8000  # of which the kernel's matrix takes half a GiB, and its decomposition 2.4 for a while
 MEASURED = "measured on the real pairs of benchmarks/param.py"
 FEWEST = 4  # seeds that a covariance is taken of
+OTHERS = "a method that does with less: ao, from a few seeds, or hga, which needs no pairs"
 UNSURE = 2.0  # standard errors above chance, below which rows left out are said not to find their partners
 
 
-def similarity_param(default: str, source: str) -> Any:
+def similarity_param(default: str, source: str, support: str = "seeds", choices: tuple[str, ...] = SIMILARITIES) -> Any:
     return param(
         default,
-        "How a row is compared to an anchor. cosine, or centred on the seeds' mean; wip: inner product after whitening "
-        "by the seeds' covariance, which sees no affine map of a space; euclidean: distance; gamma: whitened in part",
-        choices=SIMILARITIES,
+        f"How a row is compared to an anchor. cosine, or centred on the {support}' mean; wip: inner product after "
+        f"whitening by the {support}' covariance, which sees no affine map of a space (scaling rows to norm 1 is none: "
+        "exact after center alone); whitened, mahalanobis: the cosine and the distance that go with it; "
+        "euclidean: distance; gamma: whitened in part; kernel: wip of a Gaussian kernel, for spaces that no linear map "
+        f"makes alike, which needs the {support} for every new row",
+        choices=choices,
         source=source,
     )
 
@@ -66,6 +71,18 @@ def gamma_param() -> Any:
     )
 
 
+def kernel_ridge_param() -> Any:
+    return param(
+        0.0,
+        "Ridge of the kernel in means of its eigenvalues; 0: that under which pairs left out find their partners best",
+        low=0.0,
+        high=1000.0,
+        source=MEASURED,
+        advanced=True,
+        only_if=("similarity", ("kernel",)),
+    )
+
+
 def standardise_param() -> Any:
     return param(
         False,
@@ -76,16 +93,39 @@ def standardise_param() -> Any:
     )
 
 
-def check_whitening(title: str, seeds: int, dx: int, dy: int, shrinkage: str, amount: float) -> None:
-    """Raise :class:`InputError` where a covariance of so many seeds cannot be whitened."""
+def check_pairs(title: str, wanted: int, seeds: int) -> None:
+    """Raise :class:`InputError`, naming methods that do with less, where there are too few parallel rows."""
+    if seeds < wanted:
+        raise InputError(
+            f"{title} needs at least {wanted} seed pairs, got {seeds}: rows that are the same thing in both spaces, "
+            f"which is all that it learns from; add seeds, or take {OTHERS}."
+        )
+
+
+def check_whitening(
+    title: str,
+    seeds: int,
+    dx: int,
+    dy: int,
+    shrinkage: str,
+    amount: float,
+    similarity: str = "wip",
+    what: str = "seeds",
+) -> None:
+    """Raise :class:`InputError` where a covariance, or a kernel, of so many seeds or anchors cannot be whitened."""
     if seeds < FEWEST:
         raise InputError(
-            f"{title} takes a covariance of the seeds and needs at least {FEWEST} of them, got {seeds}; add seeds."
+            f"{title} takes a covariance of the {what} and needs at least {FEWEST} of them, got {seeds}; add {what}."
         )
     if shrinkage == "fixed" and amount == 0 and seeds <= max(dx, dy):
         raise InputError(
-            f"shrinkage_amount is 0, but {seeds} seeds have no covariance of full rank in {max(dx, dy)} dimensions; "
-            f"take a shrinkage above 0, or more than {max(dx, dy)} seeds."
+            f"shrinkage_amount is 0, but {seeds} {what} have no covariance of full rank in {max(dx, dy)} dimensions; "
+            f"take a shrinkage above 0, or more than {max(dx, dy)} {what}."
+        )
+    if similarity == "kernel" and seeds > KERNEL_SEEDS:
+        raise InputError(
+            f"{title}: the kernel keeps a number for every pair of {what} and takes at most {KERNEL_SEEDS:,} of them, "
+            f"got {seeds:,}; take fewer, or the similarity wip."
         )
 
 
@@ -105,6 +145,7 @@ class Whitening:
     left_out : of each side, what :class:`~relcore.ops.similarity.LeftOut` knows of its support.
     agreement : where the two sides chose it, else None.
     notes, chosen : for the alignment.
+    kernels : of both sides, once asked for.
     """
 
     left_out: tuple[LeftOut, LeftOut]
@@ -112,18 +153,54 @@ class Whitening:
     agreement: Agreement | None = None
     notes: list[str] = field(default_factory=list)
     chosen: dict[str, float] = field(default_factory=dict)
+    kernels: tuple[KernelLeftOut, KernelLeftOut] | None = None
 
     def white(self) -> list[Tensor]:
         """The supports in whitened coordinates, float64 (K, r)."""
         return [v.white(r) for v, r in zip(self.left_out, self.ridges, strict=True)]
 
-    def similarities(self, kind: str, rows: tuple[Tensor, Tensor], gamma: float) -> list[Similarity]:
-        """A similarity fitted on the seeds' rows of each side."""
-        from relcore.ops.similarity import fit, whitened
+    def similarities(
+        self,
+        kind: str,
+        rows: tuple[Tensor, Tensor],
+        gamma: float,
+        mixture: Tensor | None = None,
+        kernel_ridge: float = 0.0,
+    ) -> list[Similarity | KernelFit]:
+        """A similarity fitted on the seeds' rows of each side.
 
-        if kind == "wip":
-            return [whitened(v.spectrum, r) for v, r in zip(self.left_out, self.ridges, strict=True)]
+        ``mixture`` and ``kernel_ridge``, of the kernel: the anchors (m, K) its ridge is agreed by (None: all seeds),
+        unless one is given.
+        """
+        from relcore.ops.similarity import WHITE, fit, whitened
+
+        if kind in WHITE:
+            return [whitened(v.spectrum, r, kind) for v, r in zip(self.left_out, self.ridges, strict=True)]
+        if kind == "kernel":
+            return self._kernels(mixture, kernel_ridge)
         return [fit(kind, v, ridge=r, gamma=gamma) for v, r in zip(rows, self.ridges, strict=True)]
+
+    def _kernels(self, mixture: Tensor | None, ridge: float) -> list[KernelFit]:
+        from relcore.ops.similarity import KERNEL_GRID, KernelLeftOut, agreed_ridge
+
+        if self.kernels is None:
+            self.kernels = tuple(KernelLeftOut(v, r) for v, r in zip(self.left_out, self.ridges, strict=True))
+        if not ridge:
+            self.chosen["kernel_ridge"] = ridge = agreed_ridge(self.kernels, mixture, KERNEL_GRID).ridge
+        return [KernelFit(k, ridge) for k in self.kernels]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelFit:
+    """The kernel of one side's seeds and its ridge; :meth:`at` the anchors of a mixture it is a similarity."""
+
+    known: KernelLeftOut
+    ridge: float
+
+    kind = "kernel"
+
+    def at(self, mixture: Tensor | None) -> Kernel:
+        return self.known.similarity(mixture, self.ridge)
 
 
 def whitening(
@@ -186,7 +263,8 @@ def parallel_note(agreement: Agreement) -> list[str]:
         return []
     return [
         f"seeds left out find their partners no better than by chance (MRR {agreement.mrr:.3f} of {agreement.judged}): "
-        "check that row for row they are the same things; this method learns from that alone"
+        "check that row for row they are the same things; this method learns from that alone. Where rows are not "
+        f"parallel take {OTHERS}"
     ]
 
 
@@ -198,7 +276,13 @@ def size_notes(anchors: int, seeds: int, dx: int, dy: int) -> list[str]:
     return [f"{anchors} anchors, but of rank at most {rank} ({seeds} seeds, {dx} and {dy} dimensions)"]
 
 
-def encoder(fitted: Similarity, rows: Tensor, anchors: Tensor, standardise: bool = False) -> Any:
+def encoder(
+    fitted: Similarity | KernelFit,
+    rows: Tensor,
+    anchors: Tensor,
+    standardise: bool = False,
+    mixture: Tensor | None = None,
+) -> Any:
     """The encoder of one side: similarities of its rows to its anchors, on the CPU.
 
     Cosines that are not standardised keep the length of the row: the common space is compared by cosine.
@@ -206,15 +290,17 @@ def encoder(fitted: Similarity, rows: Tensor, anchors: Tensor, standardise: bool
     Parameters
     ----------
     rows : (K, d), the support of the side. anchors : (m, d).
+    mixture : (m, K) that the anchors are of the support, for a kernel, which needs that alone; None: all rows of it.
     """
     import torch
 
-    from relcore.methods.kept import Affine, Cosines, Distances
+    from relcore.methods.kept import Affine, Cosines, Distances, Kernelled, WhiteCosines, WhiteDistances
 
+    kernel = fitted.at(mixture) if fitted.kind == "kernel" else None
     gain = torch.ones(len(anchors), dtype=torch.float64, device=rows.device)
     offset = torch.zeros_like(gain)
     if standardise:
-        seen = fitted(rows, anchors).double()
+        seen = (fitted(rows, anchors) if kernel is None else kernel(rows)).double()
         spread = seen.std(0, correction=0)
         gain = torch.where(spread > 1e-7 * seen.abs().amax(0), 1 / spread.clamp_min(1e-300), 0.0)
         offset = -seen.mean(0) * gain
@@ -222,8 +308,17 @@ def encoder(fitted: Similarity, rows: Tensor, anchors: Tensor, standardise: bool
     def ready(*tensors: Tensor) -> tuple[Tensor, ...]:
         return tuple(t.float().contiguous().cpu() for t in tensors)
 
+    if kernel is not None:
+        dual = kernel.dual * gain
+        return Kernelled(*ready(kernel.origin, kernel.root, kernel.points, dual, kernel.offset * gain + offset))
     if fitted.kind == "euclidean":
         return Distances(*ready(anchors, gain, offset))
+    if fitted.kind == "mahalanobis":
+        return WhiteDistances(*ready(fitted.centre, fitted.root, fitted.white(anchors), gain, offset))
+    if fitted.kind == "whitened" and standardise:
+        a = fitted.white(anchors)
+        directions = (a / a.norm(dim=1, keepdim=True).clamp_min(1e-30)).T * gain
+        return WhiteCosines(*ready(fitted.centre, fitted.root, directions, offset))
     shift, matrix = fitted.affine(anchors)
     if fitted.is_cosine and standardise:
         return Cosines(*ready(shift, matrix * gain, offset))

@@ -8,6 +8,8 @@ from relcore.methods import anchored
 from relcore.methods.base import Cost, Needs, Snapshot, Step, param
 from relcore.methods.param import Mixed
 
+KINDS = ("wip", "whitened", "centred", "kernel")
+
 
 @dataclass(frozen=True)
 class GeneralisedCCA(Mixed):
@@ -31,10 +33,15 @@ class GeneralisedCCA(Mixed):
     anchors: int = param(
         128, "Directions; at most half as many as seeds", low=1, high=100_000, source=anchored.MEASURED
     )
+    similarity: str = anchored.similarity_param(
+        "wip",
+        "arXiv 2605.30596; the anchors lie close to the mean, where plain cosines and distances tell nothing",
+        choices=KINDS,
+    )
     shrinkage: str = anchored.shrinkage_param()
     shrinkage_amount: float = anchored.amount_param()
+    kernel_ridge: float = anchored.kernel_ridge_param()
 
-    similarity = "wip"
     gamma = 1.0
     standardise = False
 
@@ -55,11 +62,10 @@ class GeneralisedCCA(Mixed):
             notes.append("no direction is shared at seeds left out; kept is the first canonical one")
         elif len(shared) < count:
             notes.append(f"{len(shared)} directions used of {count} asked for: the others are not shared")
-        if white.agreement is not None:  # the anchors come from the pairs, so this says nothing of whether they are any
-            white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture, white.left_out)
-            white.agreement = None
+        white = self.agreed_anew(rows, white, mixture)
+        white.agreement = None  # by now of anchors that come from the pairs: it does not say whether they are any
         figures = {"correlation of the first": float(shared[0]), "sum of correlations": float(shared.sum())}
-        encoders = self.encoders(rows, mixture, self.fits(rows, white))
+        encoders = self.encoders(rows, mixture, self.fits(rows, white, mixture))
         snapshot = Snapshot(*map(anchored.as_map, encoders), mixture=mixture.float().cpu())
         yield Step(1, 1, "decompose", figures, snapshot)
         return self.described(x, y, rows, mixture, white, notes)

@@ -112,7 +112,55 @@ class Distances:
         return self.offset - exact * self.gain
 
 
-KINDS = {kind: tuple(f.name for f in fields(kind)) for kind in (Residual, Factor, Affine, Cosines, Distances)}
+@dataclass(frozen=True, eq=False)
+class WhiteCosines:
+    """``v -> z / |z| directions + offset``, ``z = (v - centre) root``: whitened cosines, each scaled and shifted."""
+
+    centre: Tensor  # (d,)
+    root: Tensor  # (d, r)
+    directions: Tensor  # (r, m)
+    offset: Tensor  # (m,)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        from relcore.ops.neighbors import unit_rows
+
+        return unit_rows((v - self.centre) @ self.root) @ self.directions + self.offset
+
+
+@dataclass(frozen=True, eq=False)
+class WhiteDistances:
+    """``v -> offset - |z - point| gain``, ``z = (v - centre) root``, for each of m points."""
+
+    centre: Tensor  # (d,)
+    root: Tensor  # (d, r)
+    points: Tensor  # (m, r)
+    gain: Tensor  # (m,)
+    offset: Tensor  # (m,)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        return Distances(self.points, self.gain, self.offset)((v - self.centre) @ self.root)
+
+
+@dataclass(frozen=True, eq=False)
+class Kernelled:
+    """``v -> exp(-|z - point|^2) dual + offset``, ``z = (v - origin) root``, over K points; worked out in float64."""
+
+    origin: Tensor  # (d,)
+    root: Tensor  # (d, r)
+    points: Tensor  # (K, r)
+    dual: Tensor  # (K, m)
+    offset: Tensor  # (m,)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        from relcore.ops.similarity import Kernel
+
+        return Kernel(*(getattr(self, f.name).double() for f in fields(self)))(v)
+
+
+KINDS = {
+    kind: tuple(f.name for f in fields(kind))
+    for kind in (Residual, Factor, Affine, Cosines, Distances, WhiteCosines, WhiteDistances, Kernelled)
+}
 
 
 def encoder_arrays(name: str, encode: Callable | None) -> dict[str, Tensor]:

@@ -17,8 +17,9 @@ class Mixed(Method):
     """A method whose anchors are mixtures of the seeds, the same mixtures on both sides."""
 
     def check(self, n, m, dx, dy, seeds):
+        anchored.check_pairs(self.title, self.needs.min_seeds, seeds)
         super().check(n, m, dx, dy, seeds)
-        anchored.check_whitening(self.title, seeds, dx, dy, self.shrinkage, self.shrinkage_amount)
+        anchored.check_whitening(self.title, seeds, dx, dy, self.shrinkage, self.shrinkage_amount, self.similarity)
 
     def most(self, seeds: int) -> int:
         """Anchors that so many seeds bear: at most as many, of which each then is one. Few seeds want them all."""
@@ -33,11 +34,11 @@ class Mixed(Method):
 
     def described(self, x, y, rows, mixture, white: anchored.Whitening, notes: list[str]) -> Alignment:
         """The alignment by mixtures (m, K) of the seeds' rows."""
-        encoders = self.encoders(rows, mixture, self.fits(rows, white))
+        encoders = self.encoders(rows, mixture, self.fits(rows, white, mixture))
         if white.agreement is not None:
             notes = notes + anchored.parallel_note(white.agreement)
         notes = white.notes + notes
-        if self.similarity == "wip":
+        if self.similarity in ("wip", "whitened"):
             notes += anchored.size_notes(len(mixture), len(rows[0]), x.shape[1], y.shape[1])
         return Alignment(
             x=encoders[0](x),
@@ -53,10 +54,24 @@ class Mixed(Method):
 
     def encoders(self, rows, mixture, fits: list) -> list:
         """Of both sides, by mixtures of the seeds' rows and fitted similarities."""
-        return [anchored.encoder(f, v, mixture @ v.double(), self.standardise) for f, v in zip(fits, rows, strict=True)]
+        return [
+            anchored.encoder(f, v, mixture @ v.double(), self.standardise, mixture)
+            for f, v in zip(fits, rows, strict=True)
+        ]
 
-    def fits(self, rows, white: anchored.Whitening) -> list:
-        return white.similarities(self.similarity, rows, self.gamma)
+    def fits(self, rows, white: anchored.Whitening, mixture) -> list:
+        return white.similarities(self.similarity, rows, self.gamma, mixture, self.kernel_ridge)
+
+    def agreed_anew(self, rows, white: anchored.Whitening, mixture) -> anchored.Whitening:
+        """The ridge that the sides agree on by the anchors found, in place of that of all seeds.
+
+        Few averages bear, and want, less whitening, canonical directions more; for a kernel, which has a ridge of its
+        own, more whitening was worse.
+        """
+        if white.agreement is None:
+            return white
+        anew = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture, white.left_out)
+        return white if self.similarity == "kernel" and anew.ridges[0] < white.ridges[0] else anew
 
 
 @dataclass(frozen=True)
@@ -83,6 +98,7 @@ class KMeans(Mixed):
     shrinkage: str = anchored.shrinkage_param()
     shrinkage_amount: float = anchored.amount_param()
     gamma: float = anchored.gamma_param()
+    kernel_ridge: float = anchored.kernel_ridge_param()
     standardise: bool = anchored.standardise_param()
 
     def steps(self, x, y, seeds, *, generator, device="cpu"):
@@ -92,9 +108,8 @@ class KMeans(Mixed):
         count, notes = self.wanted(len(seeds))
         white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount)
         mixture = cluster_averages(white.white()[0], count, generator)
-        if white.agreement is not None:  # few averages bear, and want, less whitening than all seeds
-            white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture, white.left_out)
-        maps = map(anchored.as_map, self.encoders(rows, mixture, self.fits(rows, white)))
+        white = self.agreed_anew(rows, white, mixture)
+        maps = map(anchored.as_map, self.encoders(rows, mixture, self.fits(rows, white, mixture)))
         yield Step(1, 1, "cluster", {}, Snapshot(*maps, mixture=mixture.float().cpu()))
         return self.described(x, y, rows, mixture, white, notes)
 
@@ -158,6 +173,7 @@ class Param(Mixed):
     shrinkage: str = anchored.shrinkage_param()
     shrinkage_amount: float = anchored.amount_param()
     gamma: float = anchored.gamma_param()
+    kernel_ridge: float = anchored.kernel_ridge_param()
     learning_rate: float = param(
         0.05, "Rate of Adam, falling as a cosine", low=1e-6, high=10.0, source=LOST, log=True, advanced=True
     )
@@ -215,7 +231,7 @@ class Param(Mixed):
         count, notes = self.wanted(len(seeds))
         white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount)
         training = self.training(white.white(), count, generator)
-        fits = self.fits(rows, white)
+        fits = self.fits(rows, white, training.mixture) if views else None
         every = max(1, self.descent_steps // views) if views else self.descent_steps + 1
         descent = iter(training)
         while training.done < self.descent_steps:
@@ -233,8 +249,8 @@ class Param(Mixed):
                 maps = self.encoders(rows, training.mixture, fits)
                 snapshot = Snapshot(*map(anchored.as_map, maps), mixture=training.mixture.float().cpu())
             yield Step(losses.step, self.descent_steps, "learn", metrics, snapshot)
-        if self.mode == "single" and white.agreement is not None:  # y had no part in these mixtures, as in k-means
-            white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, training.mixture, white.left_out)
+        if self.mode == "single":  # y had no part in these mixtures, as in k-means
+            white = self.agreed_anew(rows, white, training.mixture)
         return self.described(x, y, rows, training.mixture, white, notes)
 
     def training(self, supports: list, count: int, generator):

@@ -47,16 +47,18 @@ class Relative(Method):
     shrinkage: str = anchored.shrinkage_param(("similarity", anchored.SHRUNK))
     shrinkage_amount: float = anchored.amount_param()
     gamma: float = anchored.gamma_param()
+    kernel_ridge: float = anchored.kernel_ridge_param()
     standardise: bool = anchored.standardise_param()
 
     def check(self, n, m, dx, dy, seeds):
+        anchored.check_pairs(self.title, self.needs.min_seeds, seeds)
         super().check(n, m, dx, dy, seeds)
         if self.choose != "all" and self.count > seeds:
             raise InputError(
                 f"{self.count} anchors are to be chosen of {seeds} seeds; ask for at most {seeds}, or add seeds."
             )
         if self.similarity in anchored.SHRUNK:
-            anchored.check_whitening(self.title, seeds, dx, dy, self.shrinkage, self.shrinkage_amount)
+            anchored.check_whitening(self.title, seeds, dx, dy, self.shrinkage, self.shrinkage_amount, self.similarity)
 
     def check_steps(self, x, y, seeds, *, generator, device="cpu"):
         fewer = replace(self, count=min(self.count, len(seeds)))  # a part of the seeds is held out
@@ -72,12 +74,16 @@ class Relative(Method):
         notes, found = [], {}
         if self.similarity in anchored.SHRUNK:
             white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture.to(device))
-            fits, notes, found = white.similarities(self.similarity, rows, self.gamma), white.notes, white.chosen
+            fits = white.similarities(self.similarity, rows, self.gamma, mixture.to(device), self.kernel_ridge)
+            notes, found = white.notes, white.chosen
             if white.agreement is not None:
                 notes += anchored.parallel_note(white.agreement)
         else:
             fits = [fit(self.similarity, v) for v in rows]
-        encoders = [anchored.encoder(f, v, a, self.standardise) for f, v, a in zip(fits, rows, anchors, strict=True)]
+        encoders = [
+            anchored.encoder(f, v, a, self.standardise, mixture.to(device))
+            for f, v, a in zip(fits, rows, anchors, strict=True)
+        ]
         yield Step(1, 1, "project", {}, Snapshot(*map(anchored.as_map, encoders)))
         return Alignment(
             x=encoders[0](x),

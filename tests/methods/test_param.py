@@ -8,7 +8,17 @@ import torch
 
 from relcore.errors import InputError, RunFailed
 from relcore.methods import costs, method
-from relcore.methods.kept import Affine, Cosines, Distances, encoder_arrays, encoder_of
+from relcore.methods.anchored import SIMILARITIES
+from relcore.methods.kept import (
+    Affine,
+    Cosines,
+    Distances,
+    Kernelled,
+    WhiteCosines,
+    WhiteDistances,
+    encoder_arrays,
+    encoder_of,
+)
 from relcore.ops import param as ops
 from relcore.space import Pairs
 
@@ -122,16 +132,45 @@ def test_float32_encoders_are_the_float64_similarities():
     torch.testing.assert_close(run.x.double(), exact, rtol=0, atol=1e-5 * float(exact.abs().max()))
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "centred", "wip", "euclidean", "gamma"])
+@pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("name", ["param", "kmeans"])
 def test_learned_anchors_are_compared_by_any_similarity(name, similarity):
     x, y = planted(200)
     run = fit(name, x, y, Pairs.by_row(80), similarity=similarity, standardise=True)
     assert torch.isfinite(run.x).all() and found(run, 80) > 0.02
-    kind = {"cosine": Cosines, "centred": Cosines, "euclidean": Distances}.get(similarity, Affine)
-    assert isinstance(run.encode_x, kind)
+    kinds = {"cosine": Cosines, "centred": Cosines, "euclidean": Distances, "kernel": Kernelled}
+    kinds |= {"whitened": WhiteCosines, "mahalanobis": WhiteDistances}
+    assert isinstance(run.encode_x, kinds.get(similarity, Affine))
     torch.testing.assert_close(run.x[:80].mean(0), torch.zeros(run.x.shape[1]), atol=1e-3, rtol=0)
     torch.testing.assert_close(run.x[:80].std(0, correction=0), torch.ones(run.x.shape[1]), atol=1e-2, rtol=0)
+
+
+@pytest.mark.parametrize("similarity", ["whitened", "centred", "kernel"])
+def test_canonical_anchors_are_compared_by_other_similarities_too(similarity):
+    x, y = planted(200)
+    if similarity == "centred":  # which sees affine maps, but no rotation
+        y = x @ torch.linalg.qr(y[:14, :10])[0].T
+    run = fit("cca", x, y, Pairs.by_row(80), similarity=similarity)
+    assert found(run, 80) > 0.2
+    with pytest.raises(InputError, match="similarity is 'euclidean', wanted one of wip, whitened, centred, kernel"):
+        method("cca", similarity="euclidean")
+
+
+def bent(n: int, seed: int = 0) -> list[torch.Tensor]:
+    """Three hidden coordinates as they are, and what no linear map makes of them."""
+    g = torch.Generator().manual_seed(seed)
+    z = torch.randn(n, 3, generator=g)
+    sides = z, torch.cat([z.abs() * 2, z[:, :1] * z[:, 1:], z.sin()], 1)
+    return [v + 0.02 * torch.randn(v.shape, generator=g) for v in sides]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_kernel_finds_partners_that_no_linear_map_finds(name):
+    x, y = bent(500)
+    seeds, params = Pairs.by_row(300), dict(anchors=30) | (dict(descent_steps=40) if name == "param" else {})
+    runs = [fit(name, x, y, seeds, similarity=s, **params) for s in ("wip", "kernel")]
+    assert found(runs[1], 300) > found(runs[0], 300) + 0.05
+    assert set(runs[1].chosen) == {"shrinkage_amount", "kernel_ridge"}
 
 
 # ---------------------------------------------------------------- the run
@@ -205,7 +244,9 @@ def test_nan_in_the_loss_stops_the_run_at_the_last_good_step(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_too_few_seeds_or_no_shrinkage_for_few_are_refused(name):
     x, y = planted(100)
-    with pytest.raises(InputError, match="needs at least 4 seed pairs, got 3"):
+    with pytest.raises(
+        InputError, match="needs at least 4 seed pairs, got 3.*take a method that does with less: ao.*hga"
+    ):
         fit(name, x, y, Pairs.by_row(3))
     with pytest.raises(InputError, match="shrinkage_amount is 0, but 12 seeds have no covariance of full rank in 14"):
         fit(name, x, y, Pairs.by_row(12), shrinkage="fixed", shrinkage_amount=0.0)
@@ -250,7 +291,9 @@ def test_seeds_that_are_no_pairs_are_told(name):
     x, y = planted(300)
     order = torch.randperm(300, generator=torch.Generator().manual_seed(0))
     run = fit(name, x, y[order], Pairs.by_row(100))
-    assert any("no better than by chance" in n and "row for row" in n for n in run.notes)
+    assert any(
+        "no better than by chance" in n and "row for row" in n and "hga, which needs no pairs" in n for n in run.notes
+    )
 
 
 def test_a_direction_that_no_side_shares_is_left_out():

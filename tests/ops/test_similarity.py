@@ -5,11 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import cdist
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.metrics.pairwise import cosine_similarity, euclidean_distances
+from sklearn.preprocessing import KernelCenterer
 
 from relcore.ops.relative import Moments
-from relcore.ops.similarity import KINDS, LeftOut, agreed_ridge, fit, leave_one_out, ridge_of, spectrum
+from relcore.ops.similarity import (
+    KERNEL_GRID,
+    KINDS,
+    KernelLeftOut,
+    LeftOut,
+    agreed_ridge,
+    fit,
+    gaussian,
+    leave_one_out,
+    ridge_of,
+    spectrum,
+)
 
 
 def rows(n: int, d: int, seed: int, dtype=torch.float64) -> torch.Tensor:
@@ -38,11 +52,15 @@ def test_each_kind_is_what_it_says():
     moment = support.numpy().T @ support.numpy() / 60
     values, vectors = np.linalg.eigh(moment)
     half = (vectors * (values + 0.3 * values.mean()) ** -0.75) @ vectors.T
+    inverse = np.linalg.inv(cov + 0.3 * np.trace(cov) / 6 * np.eye(6))
+    root = np.linalg.cholesky(inverse)
     wanted = {
         "cosine": cosine_similarity(x, y),
         "centred": cosine_similarity(x - mean, y - mean),
         "euclidean": -euclidean_distances(x, y),
-        "wip": (x - mean) @ np.linalg.inv(cov + 0.3 * np.trace(cov) / 6 * np.eye(6)) @ (y - mean).T,
+        "wip": (x - mean) @ inverse @ (y - mean).T,
+        "whitened": cosine_similarity((x - mean) @ root, (y - mean) @ root),
+        "mahalanobis": -cdist(x, y, "mahalanobis", VI=inverse),
         "gamma": x @ half @ y.T,
     }
     assert set(wanted) == set(KINDS)
@@ -57,15 +75,16 @@ def test_each_kind_is_what_it_says():
 
 def test_affine_maps_are_the_similarities_or_the_cosines_times_the_norm():
     support, v, a = rows(60, 6, 0), rows(40, 6, 1), rows(9, 6, 2)
-    for kind in ("cosine", "centred", "wip", "gamma"):
+    for kind in ("cosine", "centred", "wip", "whitened", "gamma"):
         s = fit(kind, support, ridge=0.1)
         shift, matrix = s.affine(a)
         out = (v - shift) @ matrix
         if s.is_cosine:
-            out = out / (v - shift).norm(dim=1, keepdim=True)
+            out = out / s.white(v).norm(dim=1, keepdim=True)
         np.testing.assert_allclose(out, s(v, a), rtol=1e-5, atol=1e-5)
-    with pytest.raises(ValueError, match="no linear function"):
-        fit("euclidean", support).affine(a)
+    for kind in ("euclidean", "mahalanobis"):
+        with pytest.raises(ValueError, match="no linear function"):
+            fit(kind, support).affine(a)
 
 
 def test_gamma_has_the_cosines_of_the_profile_of_both_sides():
@@ -85,7 +104,11 @@ def test_without_a_ridge_wip_sees_no_affine_map(condition):
     one, other = (fit("wip", s) for s, _ in sides)
     a, b = (f.white(r) @ f.white(mixture @ s).T for f, (s, r) in zip((one, other), sides, strict=True))
     assert float((a - b).norm() / a.norm()) < 1e-14 * condition**2 + 1e-10
-    torch.testing.assert_close(*(fit("wip", s)(r, mixture @ s) for s, r in sides), rtol=1e-5, atol=1e-6)
+    for kind in ("wip", "whitened", "mahalanobis"):
+        torch.testing.assert_close(*(fit(kind, s)(r, mixture @ s) for s, r in sides), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        *(KernelLeftOut(s, 0.0).similarity(mixture, 0.1)(r) for s, r in sides), rtol=1e-4, atol=1e-5
+    )
 
 
 def drift(condition: float, shrinkage: float) -> float:
@@ -106,7 +129,7 @@ def test_a_ridge_breaks_the_invariance_the_more_the_less_even_the_map():
     assert drift(100, 0.01) > 0.05  # "slightly", as the paper has it, this is not
 
 
-@pytest.mark.parametrize("kind", ["cosine", "centred", "euclidean", "wip", "gamma"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_rotation_shift_and_scale_as_far_as_each_kind_ignores_them(kind):
     support, v, mixture = rows(80, 8, 0), rows(30, 8, 1), mix(5, 80)
     turn = torch.linalg.qr(rows(8, 8, 9))[0]
@@ -280,6 +303,102 @@ def test_a_row_of_norm_0_has_cosine_0():
     v = torch.tensor([[0.0, 0.0], [1.0, 1.0]])
     assert fit("cosine", v)(v, v).tolist()[0] == [0.0, 0.0]
     assert fit("centred", torch.tensor([[1.0, 1.0], [3.0, 3.0]]))(torch.tensor([[2.0, 2.0]]), v).tolist() == [[0, 0]]
+
+
+# ---------------------------------------------------------------- kernel WIP
+
+
+def by_sklearn(support, v, mixture, white: float, ridge: float) -> np.ndarray:
+    """Kernel WIP by numpy, scikit-learn's centring of a kernel, and its kernel ridge on the precomputed matrix."""
+    k, d = support.shape
+    mean, cov = support.mean(0).numpy(), np.cov(support.numpy().T)
+    root = np.linalg.cholesky(np.linalg.inv(cov + white * np.trace(cov) / d * np.eye(d)))
+    z, w = ((t.numpy() - mean) @ root for t in (support, v))
+    gamma = 1 / (2 * (z**2).sum(1).mean())
+    centre = KernelCenterer()
+    inner = centre.fit_transform(np.exp(-gamma * cdist(z, z, "sqeuclidean")))
+    cross = centre.transform(np.exp(-gamma * cdist(w, z, "sqeuclidean")))
+    model = KernelRidge(alpha=ridge * np.trace(inner) / k, kernel="precomputed").fit(inner, mixture.T.numpy() - 1 / k)
+    return (k - 1) * model.predict(cross)
+
+
+@pytest.mark.parametrize("white", [0.0, 0.3])
+@pytest.mark.parametrize("ridge", [0.01, 1.0])
+def test_kernel_wip_is_scikit_learns_kernel_ridge_of_the_weights(white, ridge):
+    support, v, mixture = rows(70, 9, 0), rows(30, 9, 1), mix(6, 70)
+    known = KernelLeftOut(support, white)
+    found = known.similarity(mixture, ridge)
+    out = found(v)
+    want = by_sklearn(support, v, mixture, white, ridge)
+    assert out.dtype == torch.float32 and out.shape == (30, 6)
+    np.testing.assert_allclose(out, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
+    np.testing.assert_array_equal(out, found(v, block=7))  # chunks change nothing
+    np.testing.assert_allclose(found(v[3:4])[0], out[3], rtol=1e-6)  # one row as among others
+    every = torch.eye(70, dtype=torch.float64)
+    np.testing.assert_allclose(known.similarity(None, ridge)(v), known.similarity(every, ridge)(v), atol=1e-6)
+
+
+def test_a_kernel_so_wide_that_it_is_linear_makes_it_wip():
+    """The kernel's first term beside a constant is 2 z z'; with small rows nothing else is left."""
+    support, v, mixture = rows(70, 9, 0), rows(30, 9, 1), mix(6, 70)
+    known = KernelLeftOut(support, 0.2)
+    known.points, known.root = known.points * 1e-3, known.root * 1e-3
+    kernel = gaussian(known.points, known.points)
+    known.mean = kernel.mean(0)
+    centred = kernel - known.mean[:, None] - known.mean + known.mean.mean()
+    values, vectors = torch.linalg.eigh(centred)
+    known.values, known.scores = values[-9:], vectors[:, -9:]
+    np.testing.assert_allclose(known.similarity(mixture, 0.0)(v), fit("wip", support)(v, mixture @ support), rtol=1e-3, atol=5e-3)
+
+
+def test_kernel_rows_left_out_are_predicted_as_by_refitting():
+    """By brute force: the kernel centred anew on the others, its ridge as large as before."""
+    v, mixture, ridge = rows(25, 6, 7), mix(4, 25), 0.1
+    known = KernelLeftOut(v, 0.2)
+    kernel, target = gaussian(known.points, known.points).numpy(), mixture.T.numpy()
+    want = []
+    for i in range(25):
+        rest = np.delete(np.arange(25), i)
+        centre = KernelCenterer()
+        inner = centre.fit_transform(kernel[np.ix_(rest, rest)])
+        weights = target[rest] - target[rest].mean(0)
+        model = KernelRidge(alpha=ridge * known.scale, kernel="precomputed").fit(inner, weights)
+        want.append(model.predict(centre.transform(kernel[i : i + 1, rest]))[0])
+    np.testing.assert_allclose(known.predict(mixture, ridge), np.array(want), atol=1e-9)
+    every = torch.eye(25, dtype=torch.float64)
+    some = torch.tensor([3, 20])
+    np.testing.assert_allclose(known.predict(None, ridge, some), known.predict(every, ridge)[some], atol=1e-12)
+    chosen, fitted = leave_one_out(known, mixture, [ridge])
+    errors = known.predict(mixture, ridge).numpy() - (target - target.mean(0)) * 25 / 24
+    np.testing.assert_allclose(fitted, 1 - (errors**2).sum(0) / ((target - target.mean(0)) ** 2).sum(0), atol=1e-9)
+
+
+def test_the_kernel_sees_what_no_linear_map_does():
+    """Partners through a fold: y holds squares of what x holds, and only a kernel predicts them."""
+    g = torch.Generator().manual_seed(0)
+    z = torch.randn(500, 3, generator=g)
+    x = z + 0.02 * torch.randn(500, 3, generator=g)
+    y = torch.cat([z.abs() * 2, z[:, :1] * z[:, 1:], z.sin()], 1) + 0.02 * torch.randn(500, 8, generator=g)
+
+    def found(a, b):
+        return float((cosine_similarity(a, b).argmax(1) == np.arange(200)).mean())
+
+    known = [LeftOut(v[:300]) for v in (x, y)]
+    ridge = agreed_ridge(known).ridge
+    linear = found(*(fit("wip", v[:300], ridge=ridge)(v[300:], v[:300]) for v in (x, y)))
+    kernels = [KernelLeftOut(k, 0.01) for k in known]
+    eta = agreed_ridge(kernels, grid=KERNEL_GRID).ridge
+    assert found(*(k.similarity(None, eta)(v[300:]) for k, v in zip(kernels, (x, y), strict=True))) > linear + 0.1
+
+
+def test_fewer_rows_than_dimensions_and_constant_columns_have_a_kernel_too():
+    v, mixture = rows(10, 25, 0), mix(4, 10)
+    out = KernelLeftOut(v, 0.1).similarity(mixture, 0.1)(v)
+    assert torch.isfinite(out).all()
+    flat = torch.cat([v, torch.full((10, 1), 0.1, dtype=torch.float64)], 1)
+    turned = KernelLeftOut(flat @ torch.linalg.qr(rows(26, 26, 9))[0] + 3, 0.1 * 26 / 25)  # a ridge counts in tr / d
+    again = turned.similarity(mixture, 0.1)(flat @ torch.linalg.qr(rows(26, 26, 9))[0] + 3)
+    torch.testing.assert_close(out, again, rtol=1e-4, atol=1e-4)
 
 
 def test_unknown_kinds_and_shrinkages_are_refused():
