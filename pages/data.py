@@ -1,4 +1,4 @@
-"""Data: two spaces side by side, from a sample, an upload or a file on the server, and their twin map."""
+"""Data: spaces from a sample, uploads or files on the server, and the twin map of the two that are picked."""
 
 from __future__ import annotations
 
@@ -17,20 +17,25 @@ def main() -> None:
     loader.settle(s)
     st.title("Data", anchor=False)
     invitation(s)
+    if s.data.more:
+        picks(s)
     maps.data_map(s)
     load_report.selected_rows(s)
     reports(s)
+    if s.data.more:
+        listing(s)
     gallery(s)
     own_files(s)
+    one_more(s)
 
 
 def gallery(s: state.State) -> None:
     """One card a sample; the one at hand is marked."""
-    st.subheader("Sample pairs", anchor=False)
+    st.subheader("Samples", anchor=False)
     found = samples.list_samples()
     for column, sample in zip(st.columns(len(found)), found, strict=True):
         with column, st.container(border=True, height="stretch"):
-            here = s.data.sample == sample.name
+            here = s.data.gallery == sample.name
             st.markdown(f"**{plain(sample.title)}**" + ("  :green-badge[open]" if here else ""))
             st.caption(plain(sample.description))
             if st.button("Open", key=f"sample_{sample.name}", disabled=here, width="stretch"):
@@ -74,9 +79,113 @@ def invitation(s: state.State) -> None:
 
 def own_files(s: state.State) -> None:
     files = s.files
-    busy = bool(files.opening or files.errors or files.chosen)
-    with st.expander("Open your own two spaces", icon=":material/upload_file:", expanded=busy or not s.data.sample):
+    busy = _goes_on(s, adding=False) or bool({"x", "y"} & set(files.chosen))
+    with st.expander("Open your own two spaces", icon=":material/upload_file:", expanded=busy or not s.data.gallery):
         loader.panel(s)
+
+
+def _goes_on(s: state.State, *, adding: bool) -> bool:
+    """Whether files are on their way into the list, or as a new one, or something went wrong there."""
+    opening, files = s.files.opening, s.files
+    return (opening is not None and opening.adding == adding) or (bool(files.errors) and files.adding == adding)
+
+
+# ---------------------------------------------------------------- the list
+
+
+def picks(s: state.State) -> None:
+    """Which two of the list are A and B; picking for one what is the other changes them about."""
+    data = s.data
+    places = st.columns([2, 2, 1], vertical_alignment="center")
+    for k, letter in enumerate("AB"):
+        key = f"pick_{letter}"
+        st.session_state[key] = data.picked[k]
+        places[k].selectbox(
+            f"Space that is {letter}",
+            range(len(data.listed)),
+            format_func=lambda i, letter=letter: f"{letter}: {data.marks[i]} · {data.listed[i].title}",
+            key=key,
+            label_visibility="collapsed",
+            on_change=_pick,
+            args=(s, k, key),
+        )
+    places[2].caption(f"of {len(data.listed)} spaces, {_common(data)}")
+
+
+def _pick(s: state.State, k: int, key: str) -> None:
+    picked, wanted = list(s.data.picked), st.session_state[key]
+    if picked[1 - k] == wanted:
+        picked.reverse()
+    picked[k] = wanted
+    state.pick(s, *picked)
+
+
+def _common(data: state.Data) -> str:
+    rows = data.spaces.rows
+    return "common items not known" if rows is None else f"{load_report.counted(len(rows), 'item')} in all"
+
+
+def listing(s: state.State) -> None:
+    """Every space of the list, how its rows pair up with those of the first, and the way to take it off."""
+    data = s.data
+    st.subheader("Spaces", anchor=False)
+    for i, one in enumerate(data.listed):
+        words, action = st.columns([6, 1], vertical_alignment="center")
+        picked = "AB"[data.picked.index(i)] if i in data.picked else ""
+        words.markdown(
+            f"**{data.marks[i]}** · {plain(one.title)} · {len(one.space):,} × {one.space.dim}"
+            + (f" · {_pairs_with_first(data, one)}" if i else "")
+            + (f"  :blue-badge[{picked}]" if picked else "")
+        )
+        action.button(
+            "Remove",
+            key=f"remove_listed_{i}",
+            type="tertiary",
+            disabled=s.files.opening is not None,
+            on_click=state.remove,
+            args=(s, i),
+        )
+        if i:
+            _remarks(data, i)
+    rows = data.spaces.rows
+    if rows is not None and not len(rows):
+        fewest = min(data.listed[1:], key=lambda one: len(one.truth))
+        st.warning(
+            f"No item is in all {len(data.listed)} spaces, so nothing can be compared across all of them. Remove the "
+            f"one that shares the fewest, {plain(fewest.title)}, or pair it in another way."
+        )
+    elif rows is not None:
+        st.caption(f":material/join_inner: {load_report.counted(len(rows), 'item')} in all {len(data.listed)} spaces")
+
+
+def _pairs_with_first(data: state.Data, one: state.Listed) -> str:
+    first = f"with {data.marks[0]}"
+    if one.truth is None:
+        return f"no pairs known {first}"
+    return f"{load_report.counted(len(one.truth), 'pair')} {first}, by {plain(one.how)}"
+
+
+def _remarks(data: state.Data, i: int) -> None:
+    """What stood in the way of pairing a space with the first; without a pair, what to do about it."""
+    one, names = data.listed[i], {"x": f"space {data.marks[0]}", "y": f"space {data.marks[i]}"}
+    said = [plain(load_report.lettered(p, names)) for p in one.problems]
+    if one.truth is None:
+        why = f" ({'; '.join(said[-1:])})" if said else ""
+        st.warning(
+            f"{data.marks[i]} · {plain(one.title)} has no row that is known to be one of {plain(data.listed[0].title)}"
+            f"{why}. Remove it and add it again, paired in another way or with names from a file beside it."
+        )
+    elif said:
+        more = f" · {len(said) - 3} more" if len(said) > 3 else ""
+        st.caption(":material/info: " + " · ".join(said[:3]) + more)
+
+
+def one_more(s: state.State) -> None:
+    files = s.files
+    busy = _goes_on(s, adding=True) or "z" in files.chosen
+    label = "Add a space to the list" if s.data.more else "Add a third space to these two"
+    with st.expander(label, icon=":material/add:", expanded=busy):
+        loader.panel_to_add(s)
 
 
 # ---------------------------------------------------------------- what was read

@@ -1,4 +1,4 @@
-"""How the sample pairs were made: ``python sample_data/build.py --data ../shared/data`` writes the same files again.
+"""How the samples were made: ``python sample_data/build.py --data ../shared/data`` writes the same files again.
 
 Vectors are stored as float16 in compressed .npz files. ``map`` holds the two leading principal components of the
 centred rows of norm 1, rounded to four decimals. Nothing but the split of the molecules is random, by a fixed seed.
@@ -46,23 +46,40 @@ def banking77(data: Path) -> tuple[dict, dict, dict]:
     return {"vectors": z["x"][rows], **columns}, {"vectors": z["y"][rows], **columns}, about
 
 
-def emoji(data: Path) -> tuple[dict, dict, dict]:
-    """All 1,911 emoji; of the picture features, which are ordered principal coordinates, the first 256 of 512."""
+def emoji(data: Path) -> tuple[dict, dict, dict, dict]:
+    """All 1,911 emoji; of the picture features, which are ordered principal coordinates, the first 256 of 512.
+
+    The third space are the French names and keywords, from another file with the same emoji in the same rows.
+    """
     z = np.load(data / "emoji_image_text" / "pair.npz")
+    other = np.load(data / "text_emoji_en_minilm_fr_e5" / "pair.npz")
+    for here, there in (("unified", "unified"), ("labels", "labels"), ("y", "x")):
+        if not np.array_equal(z[here], other[there]):
+            raise SystemExit(f"the two emoji files differ in {here}: their rows are not the same, so nothing was made")
     characters = np.array(["".join(chr(int(code, 16)) for code in u.split("-")) for u in z["unified"]])
     about = {
         "order": 3,
         "title": "Emoji, pictures and names",
-        "description": "1,911 emoji as pictures and as English names with keywords; hard, 300 seeds carry a little.",
+        "description": "1,911 emoji as pictures and as English names with keywords; hard, 300 seeds carry a little. "
+        "French names are a third space.",
         "x_title": "Pictures, EfficientNet-Lite0, 256-d",
-        "y_title": "Names, MiniLM-L6, 384-d",
+        "y_title": "English names, MiniLM-L6, 384-d",
+        "further": [{"file": "z.npz", "title": "French names, E5-small, 384-d", "pairing": "row"}],
         "pairing": "name",
         "seeds": 300,
         "method": "procrustes",
-        "licence": "Noto Emoji Apache-2.0; emojibase MIT; Unicode CLDR data; encoders Apache-2.0",
+        "licence": "Noto Emoji Apache-2.0; emojibase MIT; Unicode CLDR data; encoders Apache-2.0 and MIT",
     }
     columns = {"names": z["names"], "labels": z["labels"], "media": characters}
-    return {"vectors": z["x"][:, :256], **columns}, {"vectors": z["y"], **columns}, about
+    french = columns | {"names": np.array([_french_name(text) for text in other["fr"]])}
+    x, y = {"vectors": z["x"][:, :256], **columns}, {"vectors": z["y"], **columns}
+    return x, y, about, {"vectors": other["y"], **french}
+
+
+def _french_name(text: str) -> str:
+    """What stands before the keywords in ``name : keywords``; four families have the sign in their name as well."""
+    parts = text.split(" : ")
+    return " : ".join(parts[: 2 if len(parts) > 2 else 1])
 
 
 def fashion(data: Path) -> tuple[dict, dict, dict]:
@@ -136,26 +153,33 @@ SAMPLES = {f.__name__: f for f in (banking77, emoji, fashion, glove, molecules)}
 
 
 def build(data: Path, out: Path, only: str | None = None) -> None:
-    """Write every sample, or only one, as ``out/NAME/{x.npz, y.npz, sample.json}``."""
+    """Write every sample, or only one, as ``out/NAME/{x.npz, y.npz, sample.json}``, with a third space as ``z.npz``."""
     for name, make in SAMPLES.items():
         if only not in (None, name):
             continue
-        x, y, about = make(data)
+        x, y, about, *further = make(data)
         folder = out / name
         folder.mkdir(parents=True, exist_ok=True)
-        for side, space in (("x", x), ("y", y)):
-            space["vectors"] = space["vectors"].astype(np.float16)
-            rows = centred_unit(space["vectors"].astype(np.float32))
-            space["map"] = fit_pca(rows)(rows).round(4)
-            about[f"{side}_shape"] = list(space["vectors"].shape)
-            np.savez_compressed(folder / f"{side}.npz", **space)
+        about |= {"x_shape": _write(folder / "x.npz", x), "y_shape": _write(folder / "y.npz", y)}
+        for entry, space in zip(about.get("further", ()), further, strict=True):
+            entry["shape"] = _write(folder / entry["file"], space)
         if about.get("paired"):
             lines = "".join(f"{i},{i}\n" for i in range(about["paired"]))
             (folder / "pairs.csv").write_text(lines, encoding="utf-8")
         text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
         (folder / "sample.json").write_text(text, encoding="utf-8")
         size = sum(f.stat().st_size for f in folder.iterdir())
-        print(f"{name}: {about['x_shape']} and {about['y_shape']}, {size / 1e6:.2f} MB")
+        shapes = [about["x_shape"], about["y_shape"], *(entry["shape"] for entry in about.get("further", ()))]
+        print(f"{name}: {' and '.join(map(str, shapes))}, {size / 1e6:.2f} MB")
+
+
+def _write(file: Path, space: dict) -> list[int]:
+    """Write a space with its map; returns its shape."""
+    space["vectors"] = space["vectors"].astype(np.float16)
+    rows = centred_unit(space["vectors"].astype(np.float32))
+    space["map"] = fit_pca(rows)(rows).round(4)
+    np.savez_compressed(file, **space)
+    return list(space["vectors"].shape)
 
 
 if __name__ == "__main__":

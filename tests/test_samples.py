@@ -32,11 +32,12 @@ def test_all_of_it_is_small():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_sample_is_what_its_card_says(name):
     card = next(s for s in list_samples() if s.name == name)
-    pair, report_x, report_y, maps = open_sample(name)
+    pair, report_x, report_y, maps, further = open_sample(name)
     assert card.method in REGISTRY and card.licence and card.description.endswith(".")
     for space, report, shape, at, title in (
         (pair.x, report_x, card.x_shape, maps[0], card.x_title),
         (pair.y, report_y, card.y_shape, maps[1], card.y_title),
+        *((o.space, o.report, f.shape, o.map, f.title) for f, o in zip(card.further, further, strict=True)),
     ):
         assert space.vectors.shape == shape and space.title == title
         assert not report.set_aside and not report.warnings
@@ -52,8 +53,8 @@ def test_a_sample_is_what_its_card_says(name):
 def test_maps_are_the_principal_components(name):
     """Against scikit-learn, and with the sign that makes the largest loading positive."""
     PCA = pytest.importorskip("sklearn.decomposition").PCA
-    pair, _, _, maps = open_sample(name)
-    for space, at in ((pair.x, maps[0]), (pair.y, maps[1])):
+    pair, _, _, maps, further = open_sample(name)
+    for space, at in ((pair.x, maps[0]), (pair.y, maps[1]), *((o.space, o.map) for o in further)):
         rows = centred_unit(space.vectors).astype(np.float64)
         pca = PCA(2, svd_solver="full").fit(rows)
         largest = pca.components_[[0, 1], np.abs(pca.components_).argmax(1)]
@@ -72,6 +73,23 @@ def test_emoji_are_shown_as_themselves():
     pair, *_ = open_sample("emoji")
     at = pair.x.positions_of_name["red heart"][0]
     assert pair.x.media[at] == "❤️" and len(set(pair.x.media)) == len(pair.x)
+
+
+def test_emoji_have_a_third_space_of_the_same_rows():
+    """Against the file it is made from, and by what a row of both sides shows."""
+    pair, *_, further = open_sample("emoji")
+    (french,) = further
+    np.testing.assert_array_equal(french.truth.array, np.repeat(np.arange(1911)[:, None], 2, 1))
+    assert (french.space.media == pair.x.media).all() and (french.space.labels == pair.x.labels).all()
+    at = {n: french.space.names[pair.x.positions_of_name[n][0]] for n in ("red heart", "shark", "flag: Kuwait")}
+    assert at == {"red heart": "cœur rouge", "shark": "requin", "flag: Kuwait": "drapeau\u202f: Koweït"}
+    assert len(set(french.space.names)) == 1911
+    if not DATA.is_dir():
+        pytest.skip(f"the data the samples are made from are not at {DATA}")
+    with np.load(DATA / "text_emoji_en_minilm_fr_e5" / "pair.npz") as z:
+        np.testing.assert_array_equal(z["x"].astype(np.float32), pair.y.vectors)  # its English side is ours
+        np.testing.assert_array_equal(z["y"].astype(np.float32), french.space.vectors)
+        assert all(text.startswith(f"{name} : ") for name, text in zip(french.space.names, z["fr"], strict=True))
 
 
 def test_classes_of_the_default_sample_are_balanced():
@@ -121,8 +139,10 @@ def test_the_script_makes_the_samples_again(tmp_path):
     for name in NAMES:
         card = (samples.ROOT / name / "sample.json").read_bytes()
         assert (tmp_path / name / "sample.json").read_bytes() == card
-        for side in "xy":
-            with np.load(tmp_path / name / f"{side}.npz") as new, np.load(samples.ROOT / name / f"{side}.npz") as old:
+        files = sorted(f.name for f in (samples.ROOT / name).glob("*.npz"))
+        assert sorted(f.name for f in (tmp_path / name).glob("*.npz")) == files
+        for file in files:
+            with np.load(tmp_path / name / file) as new, np.load(samples.ROOT / name / file) as old:
                 assert new.files == old.files
                 for key in old.files:
                     if key == "map":  # another linear algebra library may round a last digit the other way

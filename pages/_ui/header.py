@@ -20,11 +20,12 @@ def show() -> None:
     s = state.current()
     state.jobs()  # made with the first page, so that its spare worker is warm by the first Run
     data = s.data
+    more = f"  ·  +{len(data.more)}" if data.more else ""
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="header"):
         st.page_link(
             router.DATA,
             label=f"**{plain(data.x.title)}** {len(data.x):,} × {data.x.dim}  ·  "
-            f"**{plain(data.y.title)}** {len(data.y):,} × {data.y.dim}",
+            f"**{plain(data.y.title)}** {len(data.y):,} × {data.y.dim}{more}",
             icon=":material/scatter_plot:",
         )
         st.page_link(router.SEEDS, label=f"seeds: {len(s.seeds.pairs)}", icon=":material/link:")

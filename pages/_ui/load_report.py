@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -21,8 +22,8 @@ MOST_SELECTED = 200
 
 
 def one_side(s: state.State, side: str) -> None:
-    data = s.data
-    space, report = (data.x, data.report_x) if side == "x" else (data.y, data.report_y)
+    one = s.data.side(side)
+    space, report = one.space, one.report
     st.markdown(
         f"**{LETTERS[side]} · {plain(space.title)}** · {report.summary()} · {report.dim:,} dimensions, "
         f"stored as {plain(report.dtype)}"
@@ -42,10 +43,9 @@ def one_side(s: state.State, side: str) -> None:
             table["reason"] = [r.reason for r in rows]
             st.dataframe(pd.DataFrame(table), hide_index=True, key=f"aside_{side}_{space.fingerprint}")
             _first_only(len(rows), len(report.set_aside), "rows")
-    folded = data.folded.get(side, 0)
-    if folded and side in data.requests and not json.loads(data.requests[side].options).get("fold_case"):
+    if one.folded and one.request and not json.loads(one.request.options).get("fold_case"):
         st.button(
-            f"Fold case (would merge {counted(folded, 'row')})",
+            f"Fold case (would merge {counted(one.folded, 'row')})",
             key=f"fold_now_{side}",
             type="tertiary",
             disabled=s.files.opening is not None,
@@ -60,10 +60,10 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
-def _lettered(remark: str) -> str:
+def lettered(remark: str, names: Mapping[str, str] = LETTERS) -> str:
     """The sides called as on the page; what is quoted from a file stays as it is."""
     words, quote, quoted = remark.partition("'")
-    return re.sub(r"\b(of|in) ([xy])\b", lambda m: f"{m[1]} {LETTERS[m[2]]}", words) + quote + quoted
+    return re.sub(r"\b(of|in) ([xy])\b", lambda m: f"{m[1]} {names[m[2]]}", words) + quote + quoted
 
 
 def _first_only(shown: int, n: int, what: str) -> None:
@@ -78,9 +78,10 @@ def _refused(s: state.State, side: str, refused: Refused) -> None:
         f"{refused.wanted:,} vectors.",
         icon=":material/link_off:",
     )
-    if side not in s.data.requests:
+    request = s.data.side(side).request
+    if request is None:
         return
-    options = json.loads(s.data.requests[side].options)
+    options = json.loads(request.options)
     going = s.files.opening is not None
     key = f"{side}_{refused.what}"
     columns = _columns_of(options, refused.what)
@@ -135,18 +136,19 @@ def _columns_of(options: dict, what: str) -> list[str]:
 
 def pairs(data: state.Data) -> None:
     """How many rows correspond, how many could not be told apart, and which."""
+    found, alone = data.found, (data.found.alone_x, data.found.alone_y)
     if data.truth is None:
         st.caption(":material/link_off: no pairing known.")
     else:
         words = [f"{counted(len(data.truth), 'pair')}, by {plain(data.pairing)}"]
-        if data.ambiguous:
-            words.append(f"{len(data.ambiguous):,} ambiguous")
-        if any(data.alone):
-            words.append(f"{counted(data.alone[0], 'row')} of A and {data.alone[1]:,} of B without a partner")
-        if data.folded_pairs:
-            words.append(f"{data.folded_pairs:,} more would match if upper and lower case were the same")
+        if found.ambiguous:
+            words.append(f"{len(found.ambiguous):,} ambiguous")
+        if any(alone):
+            words.append(f"{counted(alone[0], 'row')} of A and {alone[1]:,} of B without a partner")
+        if found.folded:
+            words.append(f"{found.folded:,} more would match if upper and lower case were the same")
         st.caption(":material/link: " + " · ".join(words))
-    remarks = [_lettered(p) for p in data.problems if not (any(data.alone) and p.endswith("have no partner"))]
+    remarks = [lettered(p) for p in found.problems if not (any(alone) and p.endswith("have no partner"))]
     shown, rest = remarks[:5], remarks[5:]
     for remark in shown:
         st.caption(f":material/info: {plain(remark)}")
@@ -154,9 +156,11 @@ def pairs(data: state.Data) -> None:
         with st.expander(f"{counted(len(rest), 'more remark')} on the pairing"):
             st.dataframe(pd.DataFrame({"remark": rest[:MOST_SHOWN]}), hide_index=True, key="pair_remarks")
             _first_only(min(len(rest), MOST_SHOWN), len(rest), "remarks")
-    if data.ambiguous:
-        with st.expander(f"{len(data.ambiguous):,} ambiguous " + ("entry" if len(data.ambiguous) == 1 else "entries")):
-            some = data.ambiguous[:MOST_SHOWN]
+    if found.ambiguous:
+        with st.expander(
+            f"{len(found.ambiguous):,} ambiguous " + ("entry" if len(found.ambiguous) == 1 else "entries")
+        ):
+            some = found.ambiguous[:MOST_SHOWN]
             table = {
                 "side": [LETTERS[a.side] for a in some],
                 "value": [a.key for a in some],
@@ -167,7 +171,7 @@ def pairs(data: state.Data) -> None:
             if any(a.lines for a in some):
                 table["lines of the pairs"] = [", ".join(map(str, a.lines[:20])) for a in some]
             st.dataframe(pd.DataFrame(table), hide_index=True, key="ambiguous")
-            _first_only(len(some), len(data.ambiguous), "entries")
+            _first_only(len(some), len(found.ambiguous), "entries")
     if data.truth is not None:
         with st.expander(counted(len(data.truth), "pair")):
             some = data.truth.array[:MOST_SHOWN]

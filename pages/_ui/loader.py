@@ -12,7 +12,7 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -27,11 +27,11 @@ from relcore.formats.registry import split_spec
 from relcore.seeds import Pairing
 
 LETTERS = {"x": "A", "y": "B"}
-PAIRINGS = {
-    "row": "row number: row 5 of A is row 5 of B",
+PAIRINGS = {  # of the one and the other
+    "row": "row number: row 5 of {} is row 5 of {}",
     "name": "name: the same name on both sides",
     "id": "id: the same value in a column of each side",
-    "file": "a file of two columns: a row of A, a row of B",
+    "file": "a file of two columns: a row of {}, a row of {}",
     "none": "not known: nothing can be scored",
 }
 MATCH = {
@@ -102,6 +102,7 @@ def _take_upload(s: state.State, key: str, where: str, use: Callable[[str, str],
             try:
                 use(str(keep_upload(upload)), upload.name)
             except OSError as e:
+                s.files.adding = where.endswith("z")
                 s.files.errors.append(f"{upload.name} could not be kept ({e.strerror}); free some disk space.")
     s.files.turns[where] = s.files.turns.get(where, 0) + 1
 
@@ -127,10 +128,10 @@ def panel(s: state.State) -> None:
     for column, side in zip(st.columns(2, gap="small"), "xy", strict=True):
         with column, st.container(border=True, height="stretch"):
             sides[side] = source(s, side)
-    choice, refusal = pairing_choice(s, {side: chosen for side, chosen in sides.items() if chosen})
-    requests = {side: chosen.request for side, chosen in sides.items() if chosen}
+    choice, refusal = pairing_choice(s, *(sides[side].columns if sides[side] else () for side in "xy"))
+    requests = {place: sides[side].request for place, side in enumerate("xy") if sides[side]}
     going = s.files.opening is not None
-    missing = [LETTERS[side] for side in "xy" if side not in requests]
+    missing = [LETTERS[side] for side in "xy" if not sides[side]]
     why = f"Choose a file for {' and '.join(missing)} first" if missing else refusal
     st.button(
         "Open both",
@@ -139,11 +140,52 @@ def panel(s: state.State) -> None:
         key="open_both",
         help=why or ("Being loaded" if going else None),
         on_click=begin,
-        args=(s, requests, choice),
+        args=(s, requests, {1: choice}),
     )
-    progress(s)
-    for text in s.files.errors:
-        show_error(text)
+    _how_it_goes(s, adding=False)
+
+
+def panel_to_add(s: state.State) -> None:
+    """One more space for the list: its source, how it pairs up with the first, and the button that adds it."""
+    data = s.data
+    if len(data.listed) >= state.MAX_SPACES:
+        st.info(f"The list holds {state.MAX_SPACES} spaces, which is the most; remove one to add another.")
+        return
+    with st.container(border=True):
+        chosen = source(s, "z")
+    first = data.listed[0]
+    known = () if first.space.meta is None else tuple(map(str, first.space.meta.columns))
+    choice, refusal = pairing_choice(s, known, chosen.columns if chosen else (), tag="_z")
+    going = s.files.opening is not None
+    why = refusal if chosen else "Choose a file first"
+    st.button(
+        "Add to the list",
+        type="primary",
+        disabled=bool(why) or going,
+        key="add_space",
+        help=why or ("Being loaded" if going else None),
+        on_click=begin,
+        args=(s, {len(data.listed): chosen.request} if chosen else {}, {len(data.listed): choice}, data.listed),
+    )
+    _how_it_goes(s, adding=True)
+
+
+def _how_it_goes(s: state.State, *, adding: bool) -> None:
+    """Progress and errors, below the button they belong to."""
+    if s.files.opening is not None and s.files.opening.adding == adding:
+        progress(s)
+    if s.files.adding == adding:
+        for text in s.files.errors:
+            show_error(text)
+
+
+def short(s: state.State, side: str) -> str:
+    """``A``, ``B``, or for a space to be added its number in the list: ``space 3``."""
+    return LETTERS.get(side) or f"space {len(s.data.listed) + 1}"
+
+
+def heading(s: state.State, side: str) -> str:
+    return f"Space {short(s, side).removeprefix('space ')}"
 
 
 @dataclass(frozen=True)
@@ -156,8 +198,8 @@ class Chosen:
 
 def source(s: state.State, side: str) -> Chosen | None:
     """File, preview and options of one side; None until there is something to load."""
-    letter, files = LETTERS[side], s.files
-    st.markdown(f"**Space {letter}**")
+    files = s.files
+    st.markdown(f"**{heading(s, side)}**")
     root = data_root()
     path, name, uploaded = files.chosen.get(side, ("", "", False))
     if uploaded:
@@ -173,7 +215,7 @@ def source(s: state.State, side: str) -> Chosen | None:
             st.session_state[f"path_{side}"] = None
 
         st.file_uploader(
-            f"Upload {letter}, at most {upload_limit():,} MB",
+            f"Upload {short(s, side)}, at most {upload_limit():,} MB",
             key=key,
             on_change=_take_upload,
             args=(s, key, side, use),
@@ -198,7 +240,7 @@ def source(s: state.State, side: str) -> Chosen | None:
         file = Path(path) if uploaded else formats.inside(root, path)
         stamp = _stamp(file)
     except InputError as e:
-        show_error(f"Space {letter}: {e}")
+        show_error(f"{heading(s, side)}: {e}")
         return None
     return preview(s, side, file, name, stamp)
 
@@ -270,7 +312,7 @@ def preview(s: state.State, side: str, file: Path, name: str, stamp: tuple[int, 
     elif seen.get("choose"):
         st.info("This file holds several arrays that can be the vectors: choose one.", icon=":material/data_array:")
     else:
-        show_error(f"Space {LETTERS[side]}: {seen['error']}")
+        show_error(f"{heading(s, side)}: {seen['error']}")
     listed = seen.get("columns") or _with_roles(base.get("columns", []), roles)
     if listed:
         edit_roles(s, side, (str(file), key), listed)
@@ -286,7 +328,7 @@ def preview(s: state.State, side: str, file: Path, name: str, stamp: tuple[int, 
     try:
         more, others = other_options(s, side, file, seen)
     except InputError as e:
-        show_error(f"Space {LETTERS[side]}: {e}")
+        show_error(f"{heading(s, side)}: {e}")
         return None
     if more:
         told = [
@@ -431,7 +473,7 @@ def edit_roles(s: state.State, side: str, where: tuple, columns: list[dict]) -> 
         },
         on_change=_take_roles,
         args=(s, where, key, grouped),
-        alt=f"Columns of the file for space {LETTERS[side]} and their roles",
+        alt=f"Columns of the file for space {heading(s, side).removeprefix('Space ')} and their roles",
     )
 
 
@@ -481,7 +523,7 @@ def other_options(s: state.State, side: str, file: Path, seen: dict) -> tuple[di
     with st.expander("Files beside, thumbnails, missing numbers, duplicates"):
         key = f"beside_{side}_{s.files.turns.get('beside' + side, 0)}"
         st.file_uploader(
-            f"Upload files beside {LETTERS[side]}, at most {upload_limit():,} MB each",
+            f"Upload files beside {short(s, side)}, at most {upload_limit():,} MB each",
             accept_multiple_files=True,
             key=key,
             on_change=_take_upload,
@@ -587,25 +629,34 @@ def _folder_inside(root: Path, folder: str) -> Path:
 # ---------------------------------------------------------------- pairing
 
 
-def pairing_choice(s: state.State, sides: dict[str, Chosen]) -> tuple[state.PairingChoice, str | None]:
-    """How the rows correspond, and what still lacks for it."""
+def pairing_choice(
+    s: state.State, known_x: Sequence[str], known_y: Sequence[str], tag: str = ""
+) -> tuple[state.PairingChoice, str | None]:
+    """How the rows correspond, and what still lacks for it.
+
+    Parameters
+    ----------
+    known_x, known_y : columns that may hold ids.
+    tag : ends the keys of the fields; ``""`` for A and B, ``"_z"`` for the list's first space and one to be added.
+    """
+    names = (f"space {s.data.marks[0]}", short(s, "z")) if tag else tuple(LETTERS.values())
+    whose = f"How its rows correspond to those of {s.data.listed[0].title}" if tag else "How rows correspond"
     how = st.radio(
-        "How rows correspond (used for seeds and scoring, never shown to a method)",
+        plain(whose) + " (used for seeds and scoring, never shown to a method)",
         list(PAIRINGS),
-        format_func=PAIRINGS.get,
-        key="pairing",
+        format_func=lambda way: PAIRINGS[way].format(*names),
+        key=f"pairing{tag}",
         persist_state="session",
     )
     if how == "id":
         ids = []
-        for place, side in zip(st.columns(2, gap="large"), "xy", strict=True):
-            known = list(sides[side].columns) if side in sides else []
+        for place, side, name, known in zip(st.columns(2, gap="large"), "xy", names, (known_x, known_y), strict=True):
             ids.append(
                 place.selectbox(
-                    f"Column of {LETTERS[side]}",
+                    f"Column of {name}",
                     ["", *known],
                     format_func=lambda c: c or "the one called id, key, index, …",
-                    key=f"pair_id_{side}",
+                    key=f"pair_id_{side}{tag}",
                     help="Columns of the file and of its metadata",
                 )
                 or None
@@ -613,23 +664,24 @@ def pairing_choice(s: state.State, sides: dict[str, Chosen]) -> tuple[state.Pair
         return state.PairingChoice("id", *ids), None
     if how == "file":
         left, right = st.columns(2, gap="large")
-        key = f"beside_pairs_{s.files.turns.get('pairs', 0)}"
+        where = f"pairs{tag}"
+        key = f"beside_{where}_{s.files.turns.get(where, 0)}"
 
         def use(path: str, name: str) -> None:
-            s.files.beside["pairs"].insert(0, path)
-            st.session_state["pair_file"] = path
+            s.files.beside[where].insert(0, path)
+            st.session_state[f"pair_file{tag}"] = path
 
         left.file_uploader(
             f"Upload the pairs, at most {upload_limit():,} MB",
             key=key,
             on_change=_take_upload,
-            args=(s, key, "pairs", use),
+            args=(s, key, where, use),
             help="Two columns by tab, comma, semicolon or blank: names, or row numbers from 0. A bilingual dictionary "
             "will do.",
         )
         with right:
             try:
-                file = pick_file(s, "pairs", "or a file on the server", "pair_file")
+                file = pick_file(s, where, "or a file on the server", f"pair_file{tag}")
             except InputError as e:
                 show_error(str(e))
                 file = None
@@ -659,19 +711,28 @@ def pair_up(choice: state.PairingChoice, x, y, report_x, report_y) -> tuple[str,
 # ---------------------------------------------------------------- loading
 
 
-def begin(s: state.State, requests: dict[str, state.Request], choice: state.PairingChoice) -> None:
-    """Start to load what was not loaded before; a second press while that goes on does nothing."""
+def begin(
+    s: state.State,
+    requests: dict[int, state.Request],
+    choices: dict[int, state.PairingChoice],
+    onto: tuple[state.Listed, ...] = (),
+) -> None:
+    """Start to load what was not loaded before; a second press while that goes on does nothing.
+
+    Requests and choices are by place in the list; ``onto`` is the list they go into, () a new one.
+    """
     if s.files.opening is not None:
         return
     s.files.errors.clear()
     loadings, outcomes = {}, {}
-    for side, request in requests.items():
+    for place, request in requests.items():
         before = s.files.loaded.get(request.key)
         if before is not None and store.view_folder(before["reference"]).exists():
-            outcomes[side] = before
+            outcomes[place] = before
         else:
-            loadings[side] = loading.start(request.path, **json.loads(request.options))
-    s.files.opening = state.Opening(requests, choice, loadings, outcomes)
+            loadings[place] = loading.start(request.path, **json.loads(request.options))
+    s.files.opening = state.Opening(requests, choices, loadings, outcomes, onto)
+    s.files.adding = s.files.opening.adding
 
 
 def request_of(file: Path, options: dict) -> state.Request:
@@ -690,14 +751,19 @@ def request_of(file: Path, options: dict) -> state.Request:
 
 def again(s: state.State, side: str, **changes) -> None:
     """Load one side of the open data otherwise; None takes an option away."""
-    request = s.data.requests[side]
-    options = {k: v for k, v in (json.loads(request.options) | changes).items() if v is not None}
+    place, one = s.data.picked[state.SIDES.index(side)], s.data.side(side)
+    options = {k: v for k, v in (json.loads(one.request.options) | changes).items() if v is not None}
     try:
-        other = request_of(Path(request.path), options)
+        other = request_of(Path(one.request.path), options)
     except InputError as e:
-        s.files.errors = [str(e)]
+        s.files.errors, s.files.adding = [str(e)], False
         return
-    begin(s, s.data.requests | {side: other}, s.data.choice)
+    begin(s, {place: other}, {place: one.choice}, s.data.listed)
+
+
+def _called(opening: state.Opening, place: int) -> str:
+    """What the screen calls a space on its way in."""
+    return f"Space {'AB'[place] if max(place, len(opening.onto) - 1) < 2 else place + 1}"
 
 
 def progress(s: state.State) -> None:
@@ -711,10 +777,10 @@ def progress(s: state.State) -> None:
         if s.files.opening is not opening or opening.done:
             st.rerun()
         with st.container(border=True):
-            for side, going in opening.loadings.items():
+            for place, going in opening.loadings.items():
                 if going.done:
                     continue
-                text = f"Space {LETTERS[side]}: reading {plain(going.file)}, {going.seconds:.0f} s"
+                text = f"{_called(opening, place)}: reading {plain(going.file)}, {going.seconds:.0f} s"
                 if going.seconds > SAID_AT_ONCE:
                     st.progress(going.progress, text=f"{text}, {going.progress:.0%}" if going.progress else text)
                 else:
@@ -725,38 +791,68 @@ def progress(s: state.State) -> None:
 
 
 def settle(s: state.State) -> None:
-    """Once both files are there: pair them up and work on them. What went wrong is said, and the view before stays."""
+    """Once all files are there: pair them up and work on them. What went wrong is said, and the view before stays."""
     opening = s.files.opening
     if opening is None or not opening.done:
         return
-    s.files.opening = None
-    outcomes = opening.outcomes | {side: going.outcome for side, going in opening.loadings.items()}
-    for side, outcome in outcomes.items():
+    s.files.opening, s.files.adding = None, opening.adding
+    outcomes = opening.outcomes | {place: going.outcome for place, going in opening.loadings.items()}
+    for place, outcome in outcomes.items():
         if "reference" in outcome:
-            s.files.loaded[opening.requests[side].key] = outcome
+            s.files.loaded[opening.requests[place].key] = outcome
     if any(outcome.get("cancelled") for outcome in outcomes.values()):
-        st.toast("Cancelled; nothing was opened.")
+        st.toast(f"Cancelled; nothing was {'added' if s.files.adding else 'opened'}.")
         return
-    s.files.errors = [f"Space {LETTERS[side]}: {o['error']}" for side, o in sorted(outcomes.items()) if "error" in o]
+    s.files.errors = [
+        f"{_called(opening, place)}: {outcome['error']}"
+        for place, outcome in sorted(outcomes.items())
+        if "error" in outcome
+    ]
+    if opening.onto and opening.onto is not s.data.listed:
+        s.files.errors.append("The list of spaces was changed while this file was read; add it again.")
     if s.files.errors:
         return
     try:
-        (x, report_x), (y, report_y) = (state.kept_space(outcomes[side]["reference"]) for side in "xy")
-        how, found = pair_up(opening.choice, x, y, report_x, report_y)
+        listed = _joined(opening, outcomes)
+        if s.files.adding:
+            state.add(s, listed[-1])
     except InputError as e:
         s.files.errors = [str(e)]
         return
-    data = state.paired(
-        x,
-        y,
-        (report_x, report_y),
-        how,
-        found,
-        requests=opening.requests,
-        choice=opening.choice,
-        folded={side: outcomes[side]["folded"] for side in "xy"},
-    )
-    state.set_data(s, data)
-    pairs = f"{len(data.truth):,} pairs" if data.truth is not None else "no pairing known"
-    st.toast(f"Opened {plain(x.title)} and {plain(y.title)}: {pairs}. The map is at the top of this page.")
+    if s.files.adding:
+        _say_added(s)
+    else:
+        state.set_data(s, replace(s.data, listed=listed) if opening.onto else state.Data(listed))
+        pairs = f"{len(s.data.truth):,} pairs" if s.data.truth is not None else "no pairing known"
+        titles = f"{plain(s.data.x.title)} and {plain(s.data.y.title)}"
+        st.toast(f"Opened {titles}: {pairs}. The map is at the top of this page.")
     st.rerun()
+
+
+def _joined(opening: state.Opening, outcomes: dict[int, dict]) -> tuple[state.Listed, ...]:
+    """The list with what was loaded in its place, paired with the first.
+
+    Raises
+    ------
+    InputError
+        A space is gone from the store, or its pairs cannot be made as chosen.
+    """
+    listed = dict(enumerate(opening.onto))
+    for place, request in opening.requests.items():
+        space, report = state.kept_space(outcomes[place]["reference"])
+        choice = opening.choices.get(place)
+        listed[place] = state.Listed(space, report, request=request, choice=choice, folded=outcomes[place]["folded"])
+    first = listed[0]
+    for place, one in listed.items():
+        if one.choice is not None and (place in opening.requests or 0 in opening.requests):
+            how, found = pair_up(one.choice, first.space, one.space, first.report, one.report)
+            listed[place] = replace(one, how=how, found=found)
+    return tuple(listed[place] for place in sorted(listed))
+
+
+def _say_added(s: state.State) -> None:
+    one, rows = s.data.listed[-1], s.data.spaces.rows
+    common = "no pairing known" if rows is None else f"{len(rows):,} items are in all {len(s.data.listed)}"
+    st.toast(f"Added {s.data.marks[-1]} · {plain(one.title)}: {common}. Pick it as A or B above the map.")
+    s.files.chosen.pop("z", None)
+    st.session_state["path_z"] = None

@@ -357,7 +357,7 @@ def test_two_quick_clicks_load_once_and_leaving_the_page_loses_nothing(app, file
     assert len(slow) == 2
     assert at.button(key="open_both").disabled
     s = state_of(at)
-    loader.begin(s, s.files.opening.requests, s.files.opening.choice)
+    loader.begin(s, s.files.opening.requests, s.files.opening.choices)
     assert len(slow) == 2
     at.switch_page("pages/seeds.py").run()
     at.switch_page("pages/data.py").run()
