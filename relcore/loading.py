@@ -4,7 +4,7 @@ A reader works on bytes a stranger wrote. In its own process it can neither take
 the machine out of memory) nor leave memory or a heavy import behind, and it can be stopped at any time. What it read
 comes back through :mod:`relcore.store`; the messages between the two are JSON lines.
 
-The request is one line on stdin: ``{"do": "look" | "columns" | "load", "path": FILE, "options": {...}}``, where the
+The request is one line on stdin: ``{"do": "look" | "columns" | "head" | "load", "path": FILE, "options": {...}}``, the
 options are those of :func:`relcore.formats.peek` and :func:`relcore.formats.load`. The answer is any number of
 ``{"share": 0..1}`` and one outcome, see :func:`look_at`, :func:`columns_of` and :func:`load_into_store`, or ``{"error":
 SENTENCE}``.
@@ -187,6 +187,11 @@ def columns(path: str | Path, *, timeout: float = LOOK_SECONDS) -> dict[str, Any
     return _soon({"do": "columns", "path": str(path), "options": {}}, timeout)
 
 
+def head(path: str | Path, *, timeout: float = LOOK_SECONDS) -> dict[str, Any]:
+    """Read a linear classifier into the store, see :func:`head_into_store`."""
+    return _soon({"do": "head", "path": str(path), "options": {}}, timeout)
+
+
 def _soon(request: dict[str, Any], timeout: float) -> dict[str, Any]:
     looking = Loading(request)
     if looking.wait(timeout) is None:
@@ -262,6 +267,13 @@ def load_into_store(path: str, options: dict[str, Any], progress: Callable[[floa
     return {"reference": store.put_space(space, report), "folded": folded}
 
 
+def head_into_store(path: str) -> dict[str, Any]:
+    """``reference`` for :func:`relcore.formats.linear_head.get_head`."""
+    from relcore.formats.linear_head import put_head, read_linear_head
+
+    return {"reference": put_head(read_linear_head(path))}
+
+
 def _answer(request: dict[str, Any], send: Callable[[dict], None]) -> dict[str, Any]:
     path, options = request["path"], request["options"]
     sent = time.monotonic()
@@ -276,6 +288,8 @@ def _answer(request: dict[str, Any], send: Callable[[dict], None]) -> dict[str, 
     try:
         if request["do"] == "load":
             return load_into_store(path, options, progress)
+        if request["do"] == "head":
+            return head_into_store(path)
         return columns_of(path) if request["do"] == "columns" else look_at(path, options)
     except InputError as e:
         return {"error": str(e)}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from relcore import store
 from relcore.errors import InputError
 from relcore.formats.base import ArrayInfo, Request, is_number
 from relcore.formats.registry import reader, split_spec
@@ -100,6 +103,41 @@ def read_linear_head(path: str | Path) -> LinearHead:
     if classes is not None and len(set(classes)) < len(classes):
         raise InputError(f"{path.name}: two classes have one name; give each its own.")
     return LinearHead(w, b, classes, path.name)
+
+
+def put_head(head: LinearHead) -> str:
+    """Keep a head in the store, under the digest that is returned."""
+    record = {"source": head.source, "classes": None if head.classes is None else list(head.classes)}
+    h = hashlib.sha256(json.dumps(record).encode())
+    for array in (head.weights, head.offsets):
+        h.update(repr(array.shape).encode() + np.ascontiguousarray(array).tobytes())
+    folder = _kept(h.hexdigest()[:32])
+    folder.mkdir(parents=True, exist_ok=True)
+    store.write_npy(folder / "weights.npy", head.weights)
+    store.write_npy(folder / "offsets.npy", head.offsets)
+    store.write_json(folder / "head.json", record)
+    return folder.name
+
+
+def get_head(digest: str) -> LinearHead:
+    """
+    Raises
+    ------
+    InputError
+        It is not in the store.
+    """
+    folder = _kept(digest)
+    try:
+        record = json.loads((folder / "head.json").read_text(encoding="utf-8"))
+        w, b = (np.load(folder / f"{name}.npy", allow_pickle=False) for name in ("weights", "offsets"))
+        classes = None if record["classes"] is None else tuple(record["classes"])
+        return LinearHead(w, b, classes, record["source"])
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise InputError(f"the head {digest[:12]} is not kept here ({e}); give its file again.") from None
+
+
+def _kept(digest: str) -> Path:
+    return store.home() / "heads" / digest
 
 
 def _named(infos: list[ArrayInfo], words: tuple[str, ...]) -> ArrayInfo | None:
