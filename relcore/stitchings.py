@@ -138,16 +138,14 @@ def find(fingerprints: Sequence[str], run_id: str | None = None) -> Stitching | 
     return None
 
 
-def aligned(run: runs.Run, spaces: Spaces) -> Aligned:
-    """What a finished run made of two of the spaces.
+def aligned(run: runs.Run, spaces: Spaces, *, coordinates: bool = True) -> Aligned:
+    """What a finished run made of two of the spaces; without ``coordinates`` they have no rows, but their width.
 
     Raises
     ------
     InputError
         The run has no alignment, or is of other data.
     """
-    from relcore.stitching import Aligned
-
     if not run.usable:
         raise InputError(f"run {run.title} is {run.status} and has no alignment to read; wait for it, or run another.")
     prints = [s.fingerprint for s in spaces.spaces]
@@ -155,8 +153,25 @@ def aligned(run: runs.Run, spaces: Spaces) -> Aligned:
         first, second = (prints.index(run.record[side]["fingerprint"]) for side in "xy")
     except ValueError:
         raise InputError(f"run {run.title} was made from other data; open those, or choose another run.") from None
+    return alignment_of(run, first, second) if coordinates else _outline(run, first, second)
+
+
+def alignment_of(run: runs.Run, first: int, second: int) -> Aligned:
+    """A finished run's coordinates, of the spaces numbered so."""
+    from relcore.stitching import Aligned
+
     arrays = run.alignment_arrays()
     return Aligned(first, second, arrays["x"], arrays["y"], run.pairs[0], run.title)
+
+
+def _outline(run: runs.Run, first: int, second: int) -> Aligned:
+    from safetensors import safe_open
+
+    from relcore.stitching import Aligned
+
+    with safe_open(run.folder / "alignment.safetensors", framework="numpy") as file:
+        none = np.empty((0, file.get_slice("x").get_shape()[1]), dtype=np.float32)
+    return Aligned(first, second, none, none, run.pairs[0], run.title)
 
 
 def create(
@@ -166,8 +181,12 @@ def create(
     reports: Sequence[Any],
     run: runs.Run | None = None,
     head: LinearHead | None = None,
+    labels: list[np.ndarray | None] | None = None,
+    labels_title: str = "",
 ) -> Stitching:
     """Write the folder of a stitching that waits to be executed. The spaces are kept beside.
+
+    ``labels`` as :class:`relcore.stitching.Stitcher` takes them, ``labels_title`` whose they are, in words.
 
     Raises
     ------
@@ -177,7 +196,8 @@ def create(
     from relcore.stitching import Stitcher
 
     # the run's coordinates are read by the worker; what can be refused without them is refused here
-    question = Stitcher(spaces, settings, aligned=None if run is None else aligned(run, spaces), head=head)
+    run_of = None if run is None else aligned(run, spaces, coordinates=False)
+    question = Stitcher(spaces, settings, labels=labels, aligned=run_of, head=head)
     question.draw(0)
     folder = home() / f"{dt.datetime.now():%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
     (folder / "test").mkdir(parents=True)
@@ -209,6 +229,7 @@ def create(
         run=None if run is None else {"id": run.id, "folder": str(run.folder), "title": run.title},
         head=None if head is None else {"source": head.source, "classes": list(question.head.classes)},
         classes=question.classes,
+        labels=labels_title,
         notes=question.notes,
         total=len(question.units()),
         status="queued",
