@@ -319,6 +319,275 @@ def test_a_column_that_is_not_there_is_said_and_the_view_before_stays(app, files
     assert "no column of ids" in texts(at)
 
 
+# ---------------------------------------------------------------- more than two spaces
+
+
+def named(files, file: str, names: list[str], d: int = 4, seed: int = 0) -> list[str]:
+    table = pd.DataFrame(vectors(len(names), d, seed), columns=[f"d{i}" for i in range(d)])
+    table.insert(0, "name", names)
+    table.to_csv(files / file, index=False)
+    return names
+
+
+def added(at, file: str, pairing: str = "name"):
+    st.cache_data.clear()
+    at.run()
+    at.selectbox(key="path_z").select(file).run()
+    at.radio(key="pairing_z").set_value(pairing).run()
+    at.button(key="add_space").click().run()
+    return loaded(at)
+
+
+def query(at) -> dict[str, str]:
+    return {k: v[0] if isinstance(v, list) else v for k, v in at.query_params.items() if k != "method"}
+
+
+def shared_names(data) -> list[tuple[str, str]]:
+    """The names on either side of the truth."""
+    return [(data.x.names[i], data.y.names[j]) for i, j in data.truth.array]
+
+
+def names_of_three() -> dict[str, list[str]]:
+    """30 names, 40 in another order, and 25 of which 20 are in the first and 15 in both."""
+    rng = np.random.default_rng(1)
+    names = [f"n{i}" for i in range(60)]
+    orders = {"one": range(30), "two": rng.permutation(np.arange(5, 45)), "three": rng.permutation(np.r_[:20, 50:55])}
+    return {title: [names[i] for i in order] for title, order in orders.items()}
+
+
+@pytest.fixture
+def three(app):
+    """The page with the three, as a link brings them."""
+    kept = [
+        store.put_space(*make_space(vectors(len(names), 4 + i, i), names=names, title=title))
+        for i, (title, names) in enumerate(names_of_three().items())
+    ]
+    return app("pages/data.py", x=kept[0], y=kept[1], pair="name", more=f"{kept[2]}~name")
+
+
+def test_a_third_space_joins_the_list_and_leaves_the_two_as_they_are(app, files):
+    for i, (title, names) in enumerate(names_of_three().items()):
+        named(files, f"{title}.csv", names, 4 + i, i)
+    at = opened(app("pages/data.py"), "one.csv", "two.csv", "name")
+    drawn = state_of(at).seeds
+    at = added(at, "three.csv")
+    data = state_of(at).data
+    assert [one.title for one in data.listed] == ["one", "two", "three"] and data.picked == (0, 1)
+    assert [one.title for one in data.more] == ["three"] and data.marks == ("1", "2", "3")
+    assert len(data.truth) == 25 and len(data.listed[2].truth) == 20 and state_of(at).seeds is drawn
+    of_all = [[s.names[r] for s, r in zip(data.spaces.spaces, rows, strict=True)] for rows in data.spaces.rows]
+    assert sorted(names[0] for names in of_all) == sorted(f"n{i}" for i in range(5, 20))
+    assert all(len(set(names)) == 1 for names in of_all)
+    said = texts(at)
+    assert "15 items in all 3 spaces" in said and "20 pairs with 1, by name" in said
+    assert "10 rows of space 1 have no partner" in said and "5 rows of space 3 have no partner" in said
+    assert any("+1" in link.label for link in links(at))
+    assert not at.selectbox(key="path_z").value and at.button(key="add_space").disabled  # ready for another
+
+
+def links(at):
+    return [e.proto for e in at.get("page_link")]
+
+
+def test_nothing_of_a_list_is_shown_for_two_spaces(app):
+    at = app("pages/data.py")
+    assert "Spaces" not in [e.value for e in at.subheader] and not [w for w in at.selectbox if w.key == "pick_A"]
+    assert [e.label for e in at.expander if "third space" in e.label]
+
+
+def test_picking_two_others_makes_them_a_and_b_and_the_list_stays(three):
+    s = state_of(three)
+    s.run_id, listed = "00000000", s.data.listed
+    three.selectbox(key="pick_A").set_value(1).run()  # what is B is picked for A: they change places
+    assert s.data.picked == (1, 0) and s.run_id == ""
+    names = shared_names(s.data)
+    assert len(names) == 25 and all(a == b for a, b in names)
+    assert "15 rows of A and 5 of B without a partner" in texts(three)  # 40 and 30 rows
+    three.selectbox(key="pick_B").set_value(2).run()
+    data = s.data
+    assert (data.x.title, data.y.title, data.listed) == ("two", "three", listed)
+    names = shared_names(data)
+    assert sorted(a for a, _ in names) == sorted(f"n{i}" for i in range(5, 20)) and all(a == b for a, b in names)
+    assert all(tuple(pair) in set(map(tuple, data.truth.array)) for pair in s.seeds.pairs.array)
+    assert "15 pairs, by name, through one · 25 rows of A and 10 of B without a partner" in texts(three)
+
+
+def test_a_link_brings_back_the_list_and_what_is_picked(app, three):
+    three.selectbox(key="pick_A").set_value(2).run()
+    asked, before = query(three), state_of(three).data
+    assert asked["pick"] == "2,1" and asked["more"].endswith("~name")
+    again = app("pages/data.py", **asked)
+    data = state_of(again).data
+    assert not again.warning and query(again) == asked
+    assert [one.space.fingerprint for one in data.listed] == [one.space.fingerprint for one in before.listed]
+    np.testing.assert_array_equal(data.spaces.rows, before.spaces.rows)
+    np.testing.assert_array_equal(data.truth.array, before.truth.array)
+
+
+@pytest.mark.parametrize(
+    "pick, said", [("0,9", "are not two of the 3"), ("1,1", "are not two"), ("a,b", "names no two")]
+)
+def test_a_link_that_picks_what_is_not_there_opens_the_rest(app, pick, said):
+    at = app(sample="emoji", pick=pick)
+    assert state_of(at).data.sample == "emoji" and said in " ".join(w.value for w in at.warning)
+
+
+def test_a_link_with_a_space_that_is_gone_opens_the_rest(app):
+    at = app(sample="banking77", more="0123abcd.ef~row")
+    assert state_of(at).data.sample == "banking77" and len(state_of(at).data.listed) == 2
+    assert "not kept" in " ".join(w.value for w in at.warning)
+
+
+def test_a_sample_of_three_by_link(app):
+    at = app("pages/data.py", sample="emoji", pick="1,2")
+    s = state_of(at)
+    assert (s.data.gallery, s.data.sample) == ("emoji", "") and len(s.seeds.pairs) == 300
+    assert (s.data.x.dim, s.data.y.dim, len(s.data.truth)) == (384, 384, 1911)
+    assert (s.data.x.media[s.data.truth.x] == s.data.y.media[s.data.truth.y]).all()  # the same character
+    assert query(at) == {"sample": "emoji", "pick": "1,2"}
+    from pages._ui import state
+
+    for one, at_map in zip((s.data.side("x"), s.data.side("y")), state.maps(s.data), strict=True):
+        assert at_map is one.map and at_map.shape == (1911, 2)
+
+
+def test_an_own_file_beside_a_sample(app, files):
+    named(files, "mine.csv", ["n"] * 10, 5)
+    at = added(app("pages/data.py", sample="banking77"), "mine.csv", "row")
+    data = state_of(at).data
+    assert data.sample == "banking77" and len(data.spaces.rows) == 10
+    again = state_of(app("pages/data.py", **query(at))).data
+    assert again.sample == "banking77" and np.array_equal(again.spaces.rows, data.spaces.rows)
+
+
+def test_a_space_off_the_list(three):
+    s = state_of(three)
+    seeds = s.seeds
+    three.button(key="remove_listed_2").click().run()
+    assert [one.title for one in s.data.listed] == ["one", "two"] and s.seeds is seeds
+    assert "Spaces" not in [e.value for e in three.subheader] and "more" not in query(three)
+
+
+def test_the_first_off_the_list_leaves_the_others_paired_by_way_of_it(app, three):
+    three.button(key="remove_listed_0").click().run()
+    data = state_of(three).data
+    assert [one.title for one in data.listed] == ["two", "three"] and data.picked == (1, 0)
+    names = shared_names(data)
+    assert sorted(a for a, _ in names) == sorted(f"n{i}" for i in range(5, 20)) and all(a == b for a, b in names)
+    again = state_of(app("pages/data.py", **query(three))).data
+    np.testing.assert_array_equal(again.truth.array, data.truth.array)
+
+
+def test_a_space_off_a_sample_is_named_by_the_link(app):
+    at = app("pages/data.py", sample="emoji")
+    at.button(key="remove_listed_0").click().run()
+    data, asked = state_of(at).data, query(at)
+    assert asked["x"] == "emoji:1" and asked["y"] == "emoji:2" and data.gallery == ""
+    again = state_of(app("pages/data.py", **asked)).data
+    assert [one.title for one in again.listed] == [one.title for one in data.listed]
+    np.testing.assert_array_equal(again.truth.array, data.truth.array)
+    bad = app(x="emoji:7", y="emoji:1", pair="row")
+    assert "no space '7' in the sample emoji" in " ".join(w.value for w in bad.warning)
+
+
+def test_a_run_of_two_of_the_list_picks_them(three):
+    from pages._ui import state
+    from tests.pages.test_pages import finished_run
+
+    s = state_of(three)
+    listed = s.data.listed
+    three.selectbox(key="pick_B").set_value(2).run()
+    run = finished_run(three)
+    three.selectbox(key="pick_B").set_value(1).run()
+    state.open_run(s, run.id)
+    assert s.data.picked == (0, 2) and s.data.listed == listed and s.run_id == run.id
+    np.testing.assert_array_equal(s.seeds.pairs.array, run.pairs[0].array)
+    three.run()
+    assert query(three)["run"] == run.id and not three.exception
+    state.open_sample(s, "banking77")
+    state.open_run(s, run.id)  # of no space at hand: its own two
+    assert [one.title for one in s.data.listed] == ["one", "three"]
+
+
+@pytest.mark.parametrize("pairing, said", [("name", "no names in common"), ("none", "")])
+def test_no_common_item_is_told_with_what_to_do(app, files, pairing, said):
+    named(files, "other.csv", ["u", "v", "w"])
+    at = added(app("pages/data.py", sample="fashion"), "other.csv", pairing)
+    warned = " ".join(w.value for w in at.warning).replace("\\", "")
+    assert "other has no row that is known to be one of All ten classes" in warned and said in warned
+    assert "Remove it and add it again" in warned
+    assert state_of(at).data.spaces.rows is None and "common items not known" in texts(at)
+    at.selectbox(key="pick_B").set_value(2).run()
+    assert not at.exception and "No pairs are known between these two spaces" in texts(at)
+    at.selectbox(key="pick_A").set_value(1).run()
+    assert "other: no rows are known to correspond to those of All ten classes" in texts(at)
+
+
+def test_items_in_no_space_but_pairs_in_each_is_told(three, files):
+    named(files, "four.csv", [f"n{i}" for i in range(20, 30)], 5)
+    at = added(three, "four.csv")
+    assert len(state_of(at).data.spaces.rows) == 0
+    assert "No item is in all 4 spaces" in texts(at) and "the fewest, four" in texts(at)
+    at.selectbox(key="pick_A").set_value(2).run()
+    at.selectbox(key="pick_B").set_value(3).run()
+    assert not at.exception and "no row of one has a partner on both sides" in texts(at)
+
+
+def test_the_list_has_an_end(three):
+    from pages._ui import state
+    from relcore.errors import InputError
+
+    s = state_of(three)
+    while len(s.data.listed) < state.MAX_SPACES:
+        state.add(s, s.data.listed[2])
+    three.run()
+    assert any("holds 8 spaces" in i.value for i in three.info)
+    assert not [w for w in three.selectbox if w.key == "path_z"]
+    with pytest.raises(InputError, match="holds 8 spaces"):
+        state.add(s, s.data.listed[2])
+    while len(s.data.listed) > 2:
+        state.remove(s, 2)
+    with pytest.raises(InputError, match="at least two"):
+        state.remove(s, 0)
+
+
+def test_a_list_changed_while_a_file_is_read_is_not_added_to(app, files, slow):
+    from pages._ui import state
+
+    np.save(files / "x.npy", vectors())
+    at = app("pages/data.py")
+    st.cache_data.clear()
+    at.run()
+    at.selectbox(key="path_z").select("x.npy").run()
+    at.button(key="add_space").click().run()
+    assert "Space 3: reading slow.npy" in "".join(p.proto.text for p in at.get("progress")).replace("\\", "")
+    state.open_sample(state_of(at), "emoji")
+    x, report = make_space(vectors())
+    slow[0].done, slow[0].outcome = True, {"reference": store.put_space(x, report), "folded": 0}
+    at.run()
+    assert "The list of spaces was changed" in errors(at) and len(state_of(at).data.listed) == 3
+    assert len(at.error) == 1 and at.selectbox(key="path_z").value == "x.npy"
+
+
+def test_a_third_that_cannot_be_read_is_one_sentence_in_its_place(app, files):
+    (files / "page.npy").write_bytes(b"<!DOCTYPE html><html>404</html>")
+    st.cache_data.clear()
+    at = app("pages/data.py")
+    at.selectbox(key="path_z").select("page.npy").run()
+    assert "Space 3: page.npy looks like a web page" in errors(at) and len(at.error) == 1
+    assert at.button(key="add_space").disabled and state_of(at).data.sample == "banking77"
+
+
+def test_folding_the_case_of_the_third_loads_it_again_in_its_place(three, files):
+    named(files, "four.csv", ["n1", "N1", "n2"])
+    at = added(three, "four.csv")
+    at.selectbox(key="pick_B").set_value(3).run()
+    at.button(key="fold_now_y").click().run()
+    data = state_of(loaded(at)).data
+    assert [one.title for one in data.listed] == ["one", "two", "three", "four"] and data.picked == (0, 3)
+    assert data.y.names.tolist() == ["n1", "n2"] and data.truth.array.tolist() == [[1, 0], [2, 1]]
+
+
 # ---------------------------------------------------------------- while it goes on
 
 
