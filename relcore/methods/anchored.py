@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from relcore.errors import InputError
-from relcore.methods.base import Linear, param
+from relcore.methods import costs
+from relcore.methods.base import Cost, Linear, param
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,13 +84,14 @@ def kernel_ridge_param() -> Any:
     )
 
 
-def standardise_param() -> Any:
+def standardise_param(only_if: tuple | None = None) -> Any:
     return param(
         False,
         "Give every feature of each side mean 0 and variance 1 over the seeds. Distances need it, since the shares all "
         "rows have in common hide the rest",
         source="measured on digits: it mends most of what the plain cosine lacks there",
         advanced=True,
+        only_if=only_if,
     )
 
 
@@ -127,6 +129,21 @@ def check_whitening(
             f"{title}: the kernel keeps a number for every pair of {what} and takes at most {KERNEL_SEEDS:,} of them, "
             f"got {seeds:,}; take fewer, or the similarity wip."
         )
+
+
+def cost(method: Any, n: int, m: int, dx: int, dy: int, seeds: int, anchors: int) -> Cost:
+    """Of a method's similarity: fitting it on seeds, and similarities of all rows to anchors."""
+    seconds, memory = 1e-3, 4.0 * (n + m) * anchors + 24.0 * seeds * (dx + dy + anchors)
+    if method.similarity in SHRUNK:
+        seconds += costs.whitening(seeds, dx, dy)
+        if method.shrinkage == "agreed":
+            seconds += costs.agreement(seeds, dx, dy, anchors)
+            memory += 16.0 * min(seeds, 500) * seeds
+    if method.similarity != "kernel":
+        return Cost(memory, seconds + 3e-11 * anchors * (n * dx + m * dy))
+    seconds += costs.kernel(seeds, dx, dy, anchors)
+    seconds += costs.kernel_rows(n, seeds, dx, anchors) + costs.kernel_rows(m, seeds, dy, anchors)
+    return Cost(memory + 48.0 * seeds * seeds + 16.0 * seeds * anchors, seconds)
 
 
 def supports(x: Tensor, y: Tensor, seeds: Pairs, device: str) -> tuple[Tensor, Tensor]:
@@ -209,6 +226,7 @@ def whitening(
     amount: float,
     mixture: Tensor | None = None,
     known: tuple[LeftOut, LeftOut] | None = None,
+    what: str = "seeds",
 ) -> Whitening:
     """Choose the ridges for the seeds' rows of both sides.
 
@@ -216,6 +234,7 @@ def whitening(
     ----------
     mixture : (m, K) anchors that the sides are to agree by; by default all seeds are anchors.
     known : what an earlier call knows of the rows.
+    what : what the rows are called.
 
     Raises
     ------
@@ -227,15 +246,15 @@ def whitening(
     try:
         left_out = known or tuple(LeftOut(v) for v in rows)
     except ValueError as e:
-        raise InputError(f"the seeds' rows: {e}") from None
+        raise InputError(f"the {what}' rows: {e}") from None
     notes = []
     for side, v, known_side in zip("xy", rows, left_out, strict=True):
         still = int((v == v[0]).all(0).sum())
         if still:
-            notes.append(f"{still} columns of {side} are constant over the seeds and have no part")
+            notes.append(f"{still} columns of {side} are constant over the {what} and have no part")
         if shrinkage == "fixed" and amount == 0 and known_side.spectrum.rank < v.shape[1]:
             raise InputError(
-                f"shrinkage_amount is 0, but the {len(v)} seeds of {side} span {known_side.spectrum.rank} of "
+                f"shrinkage_amount is 0, but the {len(v)} {what} of {side} span {known_side.spectrum.rank} of "
                 f"{v.shape[1]} dimensions; take a shrinkage above 0."
             )
     if shrinkage == "fixed":

@@ -74,10 +74,5 @@ class GeneralisedCCA(Mixed):
         from relcore.methods import costs
 
         k = min(self.anchors, self.most(seeds))
-        seconds = costs.whitening(seeds, dx, dy) + costs.symmetric(min(seeds, dx + dy))
-        if self.shrinkage == "agreed":
-            seconds += costs.agreement(seeds, dx, dy, seeds) + costs.agreement(seeds, dx, dy, k)
-        return Cost(
-            memory=4.0 * (n + m) * k + 24.0 * seeds * (dx + dy + k) + 16.0 * min(seeds, 500) * seeds,
-            seconds=seconds + 1e-10 * k * (n * dx + m * dy),
-        )
+        told = self.base_cost(n, m, dx, dy, seeds, k, k)
+        return Cost(told.memory, told.seconds + costs.eigen(min(seeds, dx + dy)) + 1e-10 * seeds * k * (dx + dy))

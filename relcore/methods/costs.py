@@ -1,7 +1,8 @@
 """Rough costs of the numerical building blocks, for the line beside the Run button. No torch: the app reads it.
 
 Nanoseconds an element on one core of the machine the tests run on (2 GHz, AVX-512, torch 2.13), measured by
-``python benchmarks/ao.py costs``; another machine differs by a factor, which is what "about" on the screen means.
+``python benchmarks/ao.py costs`` and ``benchmarks/param.py costs``; another machine differs by a factor, which is what
+"about" on the screen means.
 """
 
 from __future__ import annotations
@@ -71,21 +72,42 @@ def symmetric(d: int) -> float:
     return (0.5e-9 * d * d + 5e-6) * d
 
 
+def eigen(d: int) -> float:
+    """The same of one whose vectors are all that is wanted of it, by itself: of a covariance, or of a kernel."""
+    return (0.25e-9 * d * d + 3e-6) * d
+
+
 def whitening(seeds: int, dx: int, dy: int) -> float:
     """Seconds of the spectra of both sides' seeds."""
-    return sum(2e-10 * seeds * d * min(seeds, d) + symmetric(min(seeds, d)) for d in (dx, dy))
+    return 1e-3 + sum(1e-10 * seeds * d * min(seeds, d) + eigen(min(seeds, d)) for d in (dx, dy))
 
 
-def agreement(seeds: int, dx: int, dy: int, anchors: int) -> float:
-    """Seconds of choosing a shrinkage by seeds left out, at nine ridges on 500 seeds at most."""
+def agreement(seeds: int, dx: int, dy: int, anchors: int, ridges: int = 9) -> float:
+    """Seconds of choosing a ridge by seeds left out, on 500 of them at most; fewer anchors than seeds are mixtures.
+
+    ``dx``, ``dy`` at least ``seeds``: of a kernel.
+    """
     judged = min(seeds, 500)
-    ranks = sum(min(seeds, d) for d in (dx, dy))
-    return 9 * (1e-10 * judged * anchors * ranks + product(judged, judged, anchors) * 2 + 5e-9 * judged * anchors)
+    rows, each = (judged + seeds, 1.2e-10) if anchors < seeds else (judged, 0.8e-10)
+    sides = sum(2e-4 + each * anchors * min(seeds, d) * rows + 4e-9 * judged * anchors for d in (dx, dy))
+    return ridges * (sides + 1e-8 * judged * judged)
+
+
+def kernel(seeds: int, dx: int, dy: int, anchors: int) -> float:
+    """Seconds of the kernels of both sides' seeds, of agreeing on their ridge, and of what belongs to the anchors."""
+    made = sum(eigen(seeds) + seeds * seeds * (5e-11 * d + 1e-8) for d in (dx, dy))
+    dual = 2 * seeds * seeds * anchors * (1.4e-10 if anchors < seeds else 0.6e-10)
+    return made + dual + agreement(seeds, seeds, seeds, anchors, 10)
+
+
+def kernel_rows(n: int, seeds: int, d: int, anchors: int) -> float:
+    """Seconds of kernel similarities of n rows to anchors."""
+    return n * seeds * (5e-11 * (min(seeds, d) + anchors) + 8e-9)
 
 
 def clusters(seeds: int, count: int, d: int) -> float:
     """Seconds of k-means of the seeds, two starts."""
-    return 2 * 20 * (1e-10 * seeds * count * min(d, seeds) + 4e-9 * seeds * count) + 2e-5 * count
+    return 3e-3 + 2 * 20 * (4e-11 * seeds * count * min(d, seeds) + 2e-9 * seeds * count)
 
 
 def mixture_step(seeds: int, anchors: int, dims: int, batch: int) -> float:
@@ -96,4 +118,4 @@ def mixture_step(seeds: int, anchors: int, dims: int, batch: int) -> float:
 
 def mixture_view(seeds: int, anchors: int, dx: int, dy: int) -> float:
     """Seconds of the figures and maps that are shown of learned mixtures."""
-    return 2e-10 * anchors * seeds * (dx + dy + anchors) + product(500, 500, anchors) * 2
+    return 1e-3 + 1e-10 * anchors * seeds * (dx + dy + anchors) + product(500, 500, anchors) * 2

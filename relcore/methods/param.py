@@ -73,6 +73,20 @@ class Mixed(Method):
         anew = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture, white.left_out)
         return white if self.similarity == "kernel" and anew.ridges[0] < white.ridges[0] else anew
 
+    def base_cost(self, n: int, m: int, dx: int, dy: int, seeds: int, anchors: int, anew: int) -> Cost:
+        """Of whitening the seeds and of the similarity; ``anew`` anchors agree on a ridge again, 0 for none."""
+        from relcore.methods import costs
+
+        told = anchored.cost(self, n, m, dx, dy, seeds, anchors)
+        seconds = told.seconds
+        if self.similarity not in anchored.SHRUNK:  # anchors are found in whitened coordinates all the same
+            seconds += costs.whitening(seeds, dx, dy)
+        elif self.shrinkage == "agreed":
+            seconds -= costs.agreement(seeds, dx, dy, anchors)
+        if self.shrinkage == "agreed":
+            seconds += costs.agreement(seeds, dx, dy, seeds) + (costs.agreement(seeds, dx, dy, anew) if anew else 0.0)
+        return Cost(told.memory + 16.0 * min(seeds, 500) * seeds, seconds)
+
 
 @dataclass(frozen=True)
 class KMeans(Mixed):
@@ -117,13 +131,8 @@ class KMeans(Mixed):
         from relcore.methods import costs
 
         k = min(self.anchors, self.most(seeds))
-        seconds = costs.whitening(seeds, dx, dy) + costs.clusters(seeds, k, dx)
-        if self.shrinkage == "agreed":
-            seconds += costs.agreement(seeds, dx, dy, seeds) + costs.agreement(seeds, dx, dy, k)
-        return Cost(
-            memory=4.0 * (n + m) * k + 24.0 * seeds * (dx + dy + k) + 16.0 * min(seeds, 500) * seeds,
-            seconds=seconds + 1e-10 * k * (n * dx + m * dy),
-        )
+        told = self.base_cost(n, m, dx, dy, seeds, k, k)
+        return Cost(told.memory, told.seconds + costs.clusters(seeds, k, dx))
 
 
 @dataclass(frozen=True)
@@ -281,15 +290,11 @@ class Param(Mixed):
 
         k = min(self.anchors, self.most(seeds))
         dims = dx if self.mode == "single" else dx + dy
-        seconds = costs.whitening(seeds, dx, dy) + costs.clusters(seeds, k, dx)
+        told = self.base_cost(n, m, dx, dy, seeds, k, 0 if self.mode == "multi" else k)
+        seconds = told.seconds + costs.clusters(seeds, k, dx)
         seconds += self.descent_steps * costs.mixture_step(seeds, k, dims, min(self.batch, seeds))
         seconds += VIEWS * costs.mixture_view(seeds, k, dx, dy)
-        if self.shrinkage == "agreed":
-            seconds += costs.agreement(seeds, dx, dy, seeds)
-        return Cost(
-            memory=4.0 * (n + m) * k + 24.0 * seeds * (dx + dy + 2 * k) + 16.0 * min(seeds, 500) * seeds,
-            seconds=seconds + 1e-10 * k * (n * dx + m * dy),
-        )
+        return Cost(told.memory + 24.0 * seeds * k, seconds)
 
 
 def figures(training) -> dict[str, float]:

@@ -70,19 +70,19 @@ class Relative(Method):
 
         rows = anchored.supports(x, y, seeds, device)
         chosen, mixture = self.anchors_of(x, seeds, generator)
-        anchors = [(mixture.to(device) @ v.double()) if chosen is None else v[chosen].double() for v in rows]
+        mixture = None if mixture is None else mixture.to(device)
+        anchors = [(mixture @ v.double()) if chosen is None else v[chosen].double() for v in rows]
         notes, found = [], {}
         if self.similarity in anchored.SHRUNK:
-            white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture.to(device))
-            fits = white.similarities(self.similarity, rows, self.gamma, mixture.to(device), self.kernel_ridge)
+            white = anchored.whitening(rows, self.shrinkage, self.shrinkage_amount, mixture)
+            fits = white.similarities(self.similarity, rows, self.gamma, mixture, self.kernel_ridge)
             notes, found = white.notes, white.chosen
             if white.agreement is not None:
                 notes += anchored.parallel_note(white.agreement)
         else:
             fits = [fit(self.similarity, v) for v in rows]
         encoders = [
-            anchored.encoder(f, v, a, self.standardise, mixture.to(device))
-            for f, v, a in zip(fits, rows, anchors, strict=True)
+            anchored.encoder(f, v, a, self.standardise, mixture) for f, v, a in zip(fits, rows, anchors, strict=True)
         ]
         yield Step(1, 1, "project", {}, Snapshot(*map(anchored.as_map, encoders)))
         return Alignment(
@@ -93,13 +93,13 @@ class Relative(Method):
             anchors=None if chosen is None else seeds.take(chosen.numpy()),
             anchors_x=unit_rows(anchors[0]).cpu(),
             anchors_y=unit_rows(anchors[1]).cpu(),
-            mixture=None if self.choose == "all" else mixture.float().cpu(),
+            mixture=None if mixture is None else mixture.float().cpu(),
             chosen=found,
             notes=notes,
         )
 
     def anchors_of(self, x, seeds, generator):
-        """Which of the seeds are anchors, int64 (k,), or None where none is; and their weights (k, K)."""
+        """Which of the seeds are anchors, int64 (k,), or None where none is; and weights (k, K), None where all are."""
         import numpy as np
         import torch
 
@@ -111,8 +111,8 @@ class Relative(Method):
         k, seed = len(seeds), int(torch.randint(2**62, (), generator=generator))
         every = Pairs.by_row(k)  # positions among the seeds
         if self.choose == "all":
-            of = every
-        elif self.choose == "random":
+            return torch.arange(k), None
+        if self.choose == "random":
             of = choosing.draw(every, self.count, seed=seed)
         elif self.choose == "first":
             of = every.take(np.argsort(seeds.x, kind="stable")[: self.count])  # seeds.most_frequent, as positions
@@ -129,10 +129,6 @@ class Relative(Method):
         from relcore.methods import costs
 
         k = seeds if self.choose == "all" else min(self.count, seeds)
-        seconds = 1e-10 * k * (n * dx + m * dy)
-        if self.similarity in anchored.SHRUNK:
-            agreed = self.shrinkage == "agreed"
-            seconds += costs.whitening(seeds, dx, dy) + (costs.agreement(seeds, dx, dy, k) if agreed else 0)
-        if self.choose in ("kmeans", "medoids"):
-            seconds += costs.clusters(seeds, k, dx)
-        return Cost(memory=4.0 * (n * (dx + k) + m * (dy + k)) + 24.0 * k * seeds, seconds=seconds + 1e-3)
+        told = anchored.cost(self, n, m, dx, dy, seeds, k)
+        chosen = costs.clusters(seeds, k, dx) if self.choose in ("kmeans", "medoids") else 0.0
+        return Cost(memory=told.memory + 4.0 * (n * dx + m * dy), seconds=told.seconds + chosen)

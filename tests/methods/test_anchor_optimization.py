@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from relcore.errors import InputError, RunFailed
-from relcore.methods import method
-from relcore.methods.anchor_optimization import AnchorOptimization, sphere_gradient
+from relcore.methods import anchored, method
+from relcore.methods.anchor_optimization import AnchorOptimization, once, sphere_gradient
 from relcore.ops import linalg
 from relcore.ops.neighbors import unit_rows
 from relcore.space import Pairs
@@ -404,3 +404,81 @@ def test_more_anchors_than_rows_of_y_are_not_one_to_one_and_that_is_said():
     assert len(run.anchors) == 100 and len(np.unique(run.anchors.y)) <= 60
     assert any("not one to one" in note for note in run.notes)
     assert not any("not one to one" in note for note in fit(X, Y, SEEDS, anchors=60).notes)
+
+
+# ---------------------------------------------------------------- other similarities to the anchors found
+
+
+def bent():
+    """Y under a map of condition 30: a rotation no more."""
+    g = torch.Generator().manual_seed(5)
+    return Y @ (torch.linalg.qr(torch.randn(28, 28, generator=g))[0] * torch.logspace(0, 1.2, 28))
+
+
+def partners(run, truth=TRUTH) -> float:
+    """Share of rows whose partner is nearest."""
+    best = (unit_rows(run.x) @ unit_rows(run.y).T).argmax(1).numpy()
+    return float((best[truth.x] == truth.y).mean())
+
+
+@pytest.mark.parametrize("similarity", anchored.SIMILARITIES[1:])
+def test_the_anchors_found_are_the_support_of_another_similarity(similarity):
+    from relcore.ops.similarity import KernelLeftOut, ridge_of
+    from relcore.ops.similarity import fit as fitted
+
+    params = dict(anchors=60, shrinkage="fixed", shrinkage_amount=0.2, gamma=1.3, kernel_ridge=0.5)
+    plain, run = fit(X, Y, SEEDS, anchors=60), fit(X, Y, SEEDS, similarity=similarity, **params)
+    np.testing.assert_array_equal(run.anchors.array, plain.anchors.array)  # the search is the same
+    torch.testing.assert_close(run.map, plain.map, rtol=0, atol=0)
+    for v, at, out, encode in (
+        (X, run.anchors.x, run.x, run.encode_x),
+        (Y, run.anchors.y, run.y, run.encode_y),
+    ):
+        support = v[at.tolist()]
+        if similarity == "kernel":
+            want = KernelLeftOut(support, ridge_of(0.2)).similarity(None, 0.5)(v)
+        else:
+            s = fitted(similarity, support, ridge=ridge_of(0.2), gamma=1.3)
+            want = s(v, support)
+            if s.is_cosine:  # which keep the length of the row
+                want = want * s.white(v).norm(dim=1, keepdim=True).float()
+        torch.testing.assert_close(out, want, rtol=1e-3, atol=1e-3 * float(want.abs().max()))
+        torch.testing.assert_close(encode(v), out, rtol=1e-5, atol=1e-5)
+
+
+def test_whitening_the_anchors_found_undoes_a_map_that_is_no_rotation():
+    """With all seeds given, so that what is found is right: only the comparison differs."""
+    seeds = TRUTH.take(np.arange(150))
+    runs = [fit(X, bent(), seeds, anchors=150, similarity=s) for s in ("cosine", "wip")]
+    assert partners(runs[1]) > max(0.9, partners(runs[0]) + 0.1)
+    assert set(runs[1].chosen) == {"shrinkage_amount"} and runs[0].chosen == {}
+
+
+def test_a_row_of_y_that_serves_several_anchors_counts_once():
+    assert once(np.array([7, 3, 7, 3, 5, 7]), np.array([0.1, 0.2, 0.9, 0.8, 0.5, 0.95]), 1).tolist() == [0, 3, 4]
+    x, y, truth = planted(n=90, extra=10)
+    small = truth.take(np.arange(60))
+    keep = torch.from_numpy(np.sort(small.y))
+    seeds = Pairs(np.stack([small.x[:15], np.searchsorted(keep.numpy(), small.y[:15])], 1))
+    run = fit(x, y[keep], seeds, anchors=90, similarity="wip")
+    distinct = len(set(run.anchors.y))
+    assert run.x.shape[1] == run.y.shape[1] == distinct < 90 and len(run.anchors) == 90
+    assert "wip: of anchors that share a row of y only the nearest has a part" in run.notes
+
+
+def test_too_few_anchors_for_a_covariance_are_refused():
+    with pytest.raises(InputError, match="covariance of the anchors and needs at least 4 of them, got 3; add anchors"):
+        fit(X, Y, SEEDS.take(np.arange(2)), anchors=3, similarity="wip")
+    with pytest.raises(InputError, match="20 anchors have no covariance of full rank in 28 dimensions"):
+        fit(X, Y, SEEDS, anchors=20, similarity="wip", shrinkage="fixed", shrinkage_amount=0.0)
+    with pytest.raises(RunFailed, match="covariance of at least 4 anchors, but those found lie on 2 rows of y"):
+        fit(X, Y[:2], Pairs.by_row(2), anchors=30, similarity="wip")
+    assert fit(X, Y, SEEDS.take(np.arange(2)), anchors=3).x.shape == (400, 3)
+
+
+def test_another_similarity_is_estimated():
+    sizes = (5000, 5000, 300, 300, 15)
+    plain, white, kernel = (
+        method("ao", anchors=2000, similarity=s).estimate(*sizes) for s in ("cosine", "wip", "kernel")
+    )
+    assert plain.seconds < white.seconds < kernel.seconds and plain.memory < white.memory < kernel.memory
