@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import itertools
 import json
 import math
@@ -688,6 +689,213 @@ def print_mismatch(record: dict[str, Any], asked: float | None) -> None:
         say(f"AUROC      {record['missing']} in {side} ({value['rows']:,} rows): {figures}")
 
 
+# ---------------------------------------------------------------------- stitch
+
+
+def run_stitch(args: argparse.Namespace) -> int:
+    """``stitch RUN`` or ``stitch --space FILE --space FILE ...``. JSON: ``run, spaces[{title, rows, dim}], items,
+    classes[...], settings{...}, notes[...], results[{representation, title, decoder, encoder, draw, error, accuracy,
+    weighted_f1, mae, own_accuracy, own_weighted_f1, majority, trained, tested, mrr, r@1, r@5, nmse, nmse_scaled,
+    rr_std, effective_rank, cka, judged, found_seconds, seconds, notes[...]}]``; ``decoder`` and ``encoder`` are
+    positions in ``spaces``, ``mae`` is there with ``--ordered``, partners' figures where items are known."""
+    from relcore import stitching
+    from relcore.formats.linear_head import read_linear_head
+
+    if (args.run is None) == (args.space is None):
+        raise InputError("give the folder of a run, or two or more files with --space; not both.")
+    head = None if args.head is None else read_linear_head(args.head)
+    settings = stitching.Settings(
+        classifier=stitching.HEAD if head is not None else args.classifier,
+        test=args.test,
+        seed=args.seed,
+        draws=args.draws,
+        ordered=args.ordered,
+        ways=tuple(args.way or (() if args.run is not None else stitching.USUAL)),
+        anchors=args.anchors,
+        support=args.support,
+        seeds=args.seeds,
+        shrinkage=args.shrinkage,
+        shrinkage_amount=args.shrinkage_amount,
+        hold_out=args.hold_out,
+        standardise=args.standardise,
+    )
+    with Heartbeat() as beat:
+        made = of_run if args.run is not None else of_files
+        spaces, reports, labels, aligned, said = made(args, settings, beat)
+        if args.labels or args.x_labels or args.y_labels:
+            labels = given_labels(args, spaces, reports, labels)
+        if aligned is not None and said.pop("without vectors", None):
+            settings = dataclasses.replace(settings, references=(), ways=())
+        asked = stitching.Stitcher(spaces, settings, labels=labels, aligned=aligned, head=head)
+        for line in [*said, *asked.notes]:
+            tell(line)
+        units, results = asked.units(), []
+        if not units:
+            raise InputError("nothing can be read of these data so; say how rows pair up, or give a run.")
+        with Interrupt() as interrupt:
+            for unit, result in zip(units, asked.steps(), strict=True):
+                beat.says(f"{len(results) + 1} of {len(units)}: {unit.representation}")
+                results.append(result | {"title": stitching.title(unit.representation, aligned)})
+                if interrupt.asked:
+                    break
+    record = {
+        "run": None if args.run is None else str(args.run),
+        "spaces": [{"title": s.title, "rows": len(s), "dim": s.dim} for s in spaces.spaces],
+        "items": None if spaces.rows is None else len(spaces.rows),
+        "classes": asked.classes,
+        "settings": settings.to_dict(),
+        "notes": asked.notes,
+        "results": results,
+    }
+    if args.json:
+        print_json(record)
+    else:
+        print_stitch(record)
+    return DONE if len(results) == len(units) and not all(r["error"] for r in results) else FAILED
+
+
+def of_files(args: argparse.Namespace, settings: Any, beat: Heartbeat) -> tuple:
+    """Spaces from files of their own, the first paired with each of the others."""
+    from relcore import formats, seeds
+    from relcore.space import Spaces
+
+    loaded, said = [], {}
+    for spec in args.space:
+        beat.says(f"reading {spec}")
+        space, report = formats.load(spec)
+        said[f"{spec}: {report.summary()}; {report.dim:,} numbers a row"] = True
+        loaded.append((space, report))
+    (first, report), pairs = loaded[0], []
+    for other, other_report in loaded[1:]:
+        found = seeds.pairing(first, other, args.pair_by, report_x=report, report_y=other_report)
+        if found.pairs is None and args.pair_by != "none":
+            raise InputError(f"--pair-by {args.pair_by}: {found.problems[-1]}; try another.")
+        said |= dict.fromkeys(first_few("pairs", found.problems), True)
+        pairs.append(found.pairs)
+    spaces = Spaces.join([space for space, _ in loaded], pairs)
+    if spaces.rows is not None:
+        said[f"{len(spaces.rows):,} items are in all {len(spaces)} spaces"] = True
+    return spaces, [report for _, report in loaded], [s.labels for s in spaces.spaces], None, said
+
+
+def of_run(args: argparse.Namespace, settings: Any, beat: Heartbeat) -> tuple:
+    """A run's two spaces, from where they are kept or where it read them, and its alignment."""
+    from relcore import runs, stitchings
+    from relcore.space import LoadReport, Spaces, make_space
+
+    run = runs.Run.load(args.run)
+    if not run.usable:
+        raise InputError(f"{args.run}: the run is {run.status} and kept no alignment; run it again.")
+    beat.says("opening what the run was made from")
+    arrays, said, found = run.alignment_arrays(), {}, []
+    for side in "xy":
+        space = space_of_run(run, side, getattr(args, side), said)
+        if space is None:
+            said[
+                f"{side}: the vectors the run was made from are not at hand, so that there are no references and no "
+                f"other descriptions of rows; give --{side} FILE"
+            ] = True
+            said["without vectors"] = True
+        found.append(space)
+    if said.get("without vectors"):
+        found = [make_space(arrays[side], title=run.record[side]["title"])[0] for side in "xy"]
+    spaces = Spaces.join(found, [run.pairs[1]])
+    labels = [None if run.labels[side] is None else np_texts(run.labels[side]) for side in "xy"]
+    reports = [LoadReport.from_dict(run.record[side]["report"]) for side in "xy"]
+    return spaces, reports, labels, stitchings.alignment_of(run, 0, 1), said
+
+
+def np_texts(values: list[str]) -> Any:
+    import numpy as np
+
+    return np.array(values, dtype=object)
+
+
+def space_of_run(run: Run, side: str, given: str | None, said: dict[str, bool]) -> Space | None:
+    """A side of a run as it was loaded: kept, or read again from a file, whose fingerprint then tells."""
+    from relcore import formats, store
+
+    record = run.record[side]
+    if given is None:
+        with contextlib.suppress(InputError):
+            return store.get_space(record["kept"] or record["fingerprint"])[0]
+    try:
+        space, _ = formats.load(given or record["report"]["source"], title=record["title"])
+    except InputError:
+        if given is not None:
+            raise
+        return None
+    if run.labels[side] is not None and len(run.labels[side]) == len(space):
+        space = dataclasses.replace(space, labels=np_texts(run.labels[side]))
+    if space.fingerprint == record["fingerprint"]:
+        return space
+    if given is None:
+        return None
+    if (len(space), space.dim) != (record["rows"], record["dim"]):
+        raise InputError(
+            f"{given}: {len(space):,} rows of {space.dim} numbers, and the run was made from {record['rows']:,} of "
+            f"{record['dim']}; give the file that was aligned."
+        )
+    said[f"{side}: {given} is not byte for byte what the run was made from (numbers or names differ)"] = True
+    return space
+
+
+def given_labels(args: argparse.Namespace, spaces: Any, reports: list[LoadReport], labels: list) -> list:
+    """Labels from files, a line a row of the source files, in place of those the data bring."""
+    from relcore.formats.beside import read_column
+
+    out = list(labels)
+    for i, (space, report) in enumerate(zip(spaces.spaces, reports, strict=True)):
+        spec = (getattr(args, f"{'xy'[i]}_labels") if i < 2 else None) or args.labels
+        if spec is None:
+            continue
+        values, _ = read_column(spec, "labels", report.rows_read)
+        if len(values) != report.rows_read:
+            raise InputError(
+                f"{spec}: {len(values):,} labels, and {report.source} has {report.rows_read:,} rows; give one a row "
+                "(--x-labels and --y-labels where the sides differ)."
+            )
+        out[i] = np_texts(["" if v is None else str(v) for v in values])[space.ids]
+    return out
+
+
+def print_stitch(record: dict[str, Any]) -> None:
+    """A table of each ordered pair: what was learned on one space and read on another."""
+    titles = [brief(s["title"], 40) for s in record["spaces"]]
+    figures = ("weighted_f1", "accuracy", "mae", "own_weighted_f1", "r@1", "r@5", "mrr", "nmse")
+    heads = ("F1", "accuracy", "MAE", "own F1", "R@1", "R@5", "MRR", "nMSE")
+    shown = [i for i, name in enumerate(figures) if any(r.get(name) is not None for r in record["results"])]
+    by_pair: dict[tuple[int, int], list] = {}
+    for r in record["results"]:
+        by_pair.setdefault((r["decoder"], r["encoder"]), []).append(r)
+    for (d, e), results in by_pair.items():
+        print()
+        say(f"learned on {titles[d]}, read on {titles[e]}" if d != e else f"{titles[d]} by itself")
+        rows: dict[str, list] = {}
+        for r in results:
+            rows.setdefault(r["title"], []).append(r)
+        lines = []
+        for name, of in rows.items():
+            failed = next((r["error"] for r in of if r["error"]), "")
+            known = [r for r in of if not r["error"]]
+            cells = [mean_of(known, figures[i]) for i in shown]
+            lines.append((brief(name, 60), *cells, brief(failed, 80)))
+        print_table([("", *(heads[i] for i in shown), ""), *lines])
+    for note in dict.fromkeys(n for r in record["results"] for n in r.get("notes", ())):
+        say(f"note: {note}")
+
+
+def mean_of(results: list[dict[str, Any]], figure: str) -> str:
+    """Mean of a figure over draws, with the spread where there are several."""
+    import statistics
+
+    values = [r[figure] for r in results if r.get(figure) is not None]
+    if not values:
+        return ""
+    spread = f" ±{statistics.stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.3f}{spread}"
+
+
 # ---------------------------------------------------------------------- sweep
 
 
@@ -878,7 +1086,43 @@ def parser() -> Parser:
     p.add_argument("--sigma", type=angle, metavar="S", help="reach of the kernel, radians (default: the run's own)")
     p.add_argument("--missing", metavar="LABEL", help="a class known to be missing, for its AUROC")
     p.add_argument("--rows", type=Path, metavar="FILE", help="write the sums of every row to this CSV file")
+
+    add_stitch_options(command("stitch", run_stitch, "read a classifier of one space on another, every ordered pair"))
     return top
+
+
+def add_stitch_options(p: Parser) -> None:
+    from relcore import stitching
+
+    p.add_argument("run", type=Path, nargs="?", metavar="RUN", help="folder of a run over two spaces; or --space")
+    p.add_argument("--space", action="append", metavar="FILE[:KEY]", help="vectors of a space; two or more times")
+    p.add_argument("--pair-by", choices=("row", "name", "none"), default="none", help="how rows of --space correspond")
+    p.add_argument("--labels", metavar="FILE", help="a label a row, for every space (default: those of the data)")
+    for side in "xy":
+        p.add_argument(f"--{side}-labels", metavar="FILE", help=f"labels of space {side}, the first or second")
+        p.add_argument(f"--{side}", metavar="FILE[:KEY]", help=f"vectors of the run's {side}, if they have moved")
+    named = "; ".join(f"{name}: {text}" for name, text in stitching.CLASSIFIERS.items() if name != stitching.HEAD)
+    kinds = [name for name in stitching.CLASSIFIERS if name != stitching.HEAD]
+    p.add_argument("--classifier", choices=kinds, default="logistic", help=named)
+    p.add_argument("--head", metavar="FILE", help="a linear head W (classes, dimensions), b, perhaps classes, instead")
+    p.add_argument("--ordered", action="store_true", help="labels are numbers: mean absolute error too")
+    p.add_argument("--test", type=float, default=0.25, metavar="SHARE", help="of each class, tested (default 0.25)")
+    p.add_argument("--seed", type=count, default=0, help="of split, support, anchors and classifier (default 0)")
+    p.add_argument("--draws", type=whole_number, default=1, help="so many seeds from --seed on (default 1)")
+    p.add_argument(
+        "--way",
+        action="append",
+        metavar="ANCHORS+SIMILARITY",
+        help=f"describe rows by shared anchors: {', '.join(stitching.ANCHORS)} + {', '.join(stitching.SIMILARITIES)}; "
+        f"several times (with --space by default {', '.join(stitching.USUAL)})",
+    )
+    p.add_argument("--anchors", type=whole_number, default=128, help="of each way (default 128)")
+    p.add_argument("--support", type=whole_number, default=2000, help="items anchors are made of, at most (2000)")
+    p.add_argument("--seeds", type=whole_number, default=15, help="of the reference by seeds only (default 15)")
+    p.add_argument("--shrinkage", choices=stitching.SHRINKAGES, default="agreed", help="of whitened products")
+    p.add_argument("--shrinkage-amount", type=float, default=0.01, help="with --shrinkage fixed (default 0.01)")
+    p.add_argument("--hold-out", action="store_true", help="the space that is read had no part in finding anchors")
+    p.add_argument("--standardise", action="store_true", help="features of mean 0 and variance 1 over the support")
 
 
 def main(argv: list[str] | None = None) -> int:

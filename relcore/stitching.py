@@ -17,7 +17,7 @@ pairs: Maiorca et al., arXiv 2311.00664.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from itertools import permutations
@@ -69,6 +69,7 @@ SIMILARITIES = {
     "wip": "whitened inner product",
     "euclidean": "distance",
 }
+USUAL = ("random+cosine", "random+wip", "kmeans+wip", "cca+wip", "single+wip", "multi+wip")
 SHRINKAGES = ("agreed", "ledoit_wolf", "fixed")
 FULL_ANCHORS = 1000  # of the reference by all pairs
 JUDGED = 2000  # test items that retrieval is measured on, at most
@@ -102,6 +103,13 @@ class Way(NamedTuple):
     @property
     def title(self) -> str:
         return f"{ANCHORS[self.anchors]} + {SIMILARITIES[self.similarity]}"
+
+
+def title(representation: str, aligned: Aligned | None = None) -> str:
+    """What a :class:`Unit` calls its description of rows, for people."""
+    if representation == RUN:
+        return "the run" if aligned is None else aligned.title
+    return REFERENCES.get(representation) or Way.parse(representation).title
 
 
 @dataclass(frozen=True)
@@ -737,3 +745,63 @@ def _ridge(source: np.ndarray, target: np.ndarray) -> Any:
     source = source.astype(np.float64)
     unit = max(float(source.var(0).mean()) * len(source), 1e-30)
     return RidgeCV(alphas=unit * np.logspace(-6, 0, 7)).fit(source, target.astype(np.float64))
+
+
+PACE = {"logistic": 1.2e-6, "svm": 2e-6, "mlp": 2e-5, HEAD: 0.0, NO_CLASSIFIER: 0.0}  # seconds a number learned from
+STARTING = 2.0  # seconds until scikit-learn is there
+
+
+def estimate(spaces: Spaces, settings: Settings, aligned: Aligned | None = None) -> float:
+    """About how many seconds a question takes, by its sizes: on one core of the machine it was measured on (2 GHz).
+
+    The solvers decide how long they take, so that half of it or twice as much is no surprise.
+    """
+    s, count = settings, len(spaces)
+    items = 0 if spaces.rows is None else len(spaces.rows)
+    known, pairs = round((1 - s.test) * items), count * (count - 1)
+    support, judged = min(s.support, known), min(JUDGED, items - known)
+    dims = [space.dim for space in spaces.spaces]
+    rows = [round((1 - s.test) * len(space)) for space in spaces.spaces]
+    pace = PACE[s.classifier]
+
+    def learn(width: int, which: Iterable[int] = range(count)) -> float:
+        return sum(pace * min(rows[i], parts.TRAINED_ROWS) * width for i in which)
+
+    def partners(width: int, of: int = pairs) -> float:
+        return of * (3e-10 * judged * judged * width + 4e-10 * judged * width * min(judged, width))
+
+    def whiten(which: Iterable[int]) -> float:
+        return sum(3e-9 * support * dims[i] ** 2 for i in which)
+
+    def agree(m: int) -> float:
+        """A ridge for all spaces: every one of the grid is tried on all of them."""
+        judged_support = min(500, support)
+        return count * 1e-9 * m * support * judged_support + pairs * 1e-9 * judged_support**2 * m
+
+    seconds = 0.0
+    if "absolute" in s.references:
+        equal = sum(dims[d] == dims[e] for d, e in permutations(range(count), 2))
+        seconds += sum(learn(dims[i], [i]) for i in range(count)) + partners(max(dims), equal)
+    if items:
+        anchors = {"seeds": min(s.seeds, known), "full": min(FULL_ANCHORS, known)}
+        for name in set(anchors) & set(s.references):  # a classifier for every pair: the anchors depend on both
+            seconds += (count - 1) * learn(anchors[name]) + partners(anchors[name])
+        if "translated" in s.references:
+            seconds += (count - 1) * sum(1.2e-9 * known * d * d for d in dims) + partners(max(dims))
+    if aligned is not None:
+        width = aligned.x.shape[1]
+        seconds += learn(width, (aligned.first, aligned.second)) + partners(width, 2)
+    if s.ways:
+        seconds += whiten(range(count)) + agree(support)
+    for way in map(Way.parse, s.ways):
+        m = min(s.anchors, support)
+        seconds += learn(m) + partners(m)
+        found = count if way.anchors in ON_DECODER else 1
+        width = sum(dims) / (count if way.anchors in ON_DECODER else 1)
+        if way.anchors in ("single", "multi"):
+            seconds += found * 2.2e-10 * STEPS * m * support * width
+        if way.anchors == "cca":
+            seconds += 1e-10 * support * width**2 + 1e-9 * min(width, support) ** 3
+        if way.similarity == "wip" and s.shrinkage == "agreed":
+            seconds += found * agree(m)
+    return STARTING + s.draws * seconds * (count if s.hold_out else 1)
