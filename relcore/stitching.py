@@ -286,7 +286,7 @@ class Stitcher:
             raise InputError(f"a classifier needs two classes, and the labels hold {len(np.unique(known))}.")
         if s.ordered and not parts.numbers(known):
             odd = next(v for v in np.unique(known) if not parts.numbers([v]))
-            raise InputError(f"ordered labels are numbers, and one of them is {odd!r}; leave the order out.")
+            raise InputError(f"ordered labels are numbers, and one of them is {str(odd)!r}; leave the order out.")
         if s.ways and spaces.rows is None:
             raise InputError(
                 "shared anchors need rows that are the same items in every space, and it is not known which are: say "
@@ -557,7 +557,7 @@ class _Draw:
         """The run's seeds where the run is of these two spaces, else as many training items drawn at random."""
         a = self.stitcher.aligned
         if a is not None and {d, e} == {a.first, a.second} and len(a.seeds):
-            rows = {a.first: a.seeds.x, a.second: a.seeds.y}
+            rows = {a.first: a.seeds.x.copy(), a.second: a.seeds.y.copy()}
             return rows[d], rows[e], f"the {len(a.seeds)} seeds of {a.title}"
         if a is not None and len(a.seeds):
             count = len(a.seeds)
@@ -747,7 +747,13 @@ def _ridge(source: np.ndarray, target: np.ndarray) -> Any:
     return RidgeCV(alphas=unit * np.logspace(-6, 0, 7)).fit(source, target.astype(np.float64))
 
 
-PACE = {"logistic": 1.2e-6, "svm": 2e-6, "mlp": 2e-5, HEAD: 0.0, NO_CLASSIFIER: 0.0}  # seconds a number learned from
+PACE = {  # seconds a row learned from, and a number of it
+    "logistic": (0.0, 8e-7),
+    "svm": (0.0, 1e-6),
+    "mlp": (6e-4, 3e-6),
+    HEAD: (0.0, 0.0),
+    NO_CLASSIFIER: (0.0, 0.0),
+}
 STARTING = 2.0  # seconds until scikit-learn is there
 
 
@@ -762,10 +768,10 @@ def estimate(spaces: Spaces, settings: Settings, aligned: Aligned | None = None)
     support, judged = min(s.support, known), min(JUDGED, items - known)
     dims = [space.dim for space in spaces.spaces]
     rows = [round((1 - s.test) * len(space)) for space in spaces.spaces]
-    pace = PACE[s.classifier]
+    a_row, a_number = PACE[s.classifier]
 
     def learn(width: int, which: Iterable[int] = range(count)) -> float:
-        return sum(pace * min(rows[i], parts.TRAINED_ROWS) * width for i in which)
+        return sum((a_row + a_number * width) * min(rows[i], parts.TRAINED_ROWS) for i in which)
 
     def partners(width: int, of: int = pairs) -> float:
         return of * (3e-10 * judged * judged * width + 4e-10 * judged * width * min(judged, width))
@@ -796,12 +802,12 @@ def estimate(spaces: Spaces, settings: Settings, aligned: Aligned | None = None)
     for way in map(Way.parse, s.ways):
         m = min(s.anchors, support)
         seconds += learn(m) + partners(m)
-        found = count if way.anchors in ON_DECODER else 1
+        found = count if way.anchors in ON_DECODER or s.hold_out else 1
         width = sum(dims) / (count if way.anchors in ON_DECODER else 1)
         if way.anchors in ("single", "multi"):
-            seconds += found * 2.2e-10 * STEPS * m * support * width
+            seconds += found * 1.6e-10 * STEPS * m * support * width
         if way.anchors == "cca":
             seconds += 1e-10 * support * width**2 + 1e-9 * min(width, support) ** 3
         if way.similarity == "wip" and s.shrinkage == "agreed":
             seconds += found * agree(m)
-    return STARTING + s.draws * seconds * (count if s.hold_out else 1)
+    return STARTING + s.draws * seconds

@@ -63,7 +63,7 @@ class LinearHead:
 
 
 def read_linear_head(path: str | Path) -> LinearHead:
-    """Read a head from .npz, .pt or .safetensors: ``W`` (C, d) or (d, C), ``b`` (C,), perhaps ``classes``.
+    """Read a head from .npz, .pt, .safetensors, or .npy of the weights alone: ``W`` (C, d) or (d, C), ``b`` (C,), perhaps ``classes``.
 
     Names as torch and scikit-learn give them are known too. One row of weights tells two classes apart by its sign.
 
@@ -83,7 +83,7 @@ def read_linear_head(path: str | Path) -> LinearHead:
             f"{path.name} holds {held}; wanted one table of weights W (classes, dimensions), its offsets b, and "
             "perhaps classes."
         )
-    w = np.asarray(form.read(Request(path, weights.name)).vectors, dtype=np.float64)
+    w = np.asarray(form.read(Request(path, weights.name or None)).vectors, dtype=np.float64)
     lines = [i for i in infos if len(i.shape) == 1]
     offsets, names = _named(lines, OFFSETS), _named(lines, CLASSES)
     b = None if offsets is None else np.array(form.column(path, offsets.name, "labels"), dtype=np.float64).reshape(-1)
