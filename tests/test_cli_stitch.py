@@ -111,9 +111,6 @@ def test_a_run_whose_files_have_moved_is_read_without_references(out, capsys, tm
         (["{run}", "--labels", "{labels}", "--ordered"], "one of them is 'k0'"),
         (["{run}", "--labels", "{labels}", "--way", "multi"], "'multi' is no description of rows"),
         (["{run}", "--labels", "{labels}", "--head", "{s0}"], "240 classes without names and the data have 4"),
-            ["{run}", "--labels", "{labels}", "--head", "{s0}"],
-            "240 classes without names and the data have 4|reads rows",
-        ),
     ],
 )
 def test_what_is_refused(out, capsys, arguments, said):
