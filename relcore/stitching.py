@@ -28,6 +28,7 @@ import numpy as np
 from relcore import seeds as choosing
 from relcore.errors import InputError
 from relcore.formats.base import shown
+from relcore.methods.anchored import KERNEL_SEEDS
 from relcore.metrics import stitching as parts
 from relcore.projection import centred_unit
 from relcore.space import NO_LABEL, Pairs, Spaces
@@ -67,8 +68,14 @@ SIMILARITIES = {
     "cosine": "cosine",
     "centred": "centred cosine",
     "wip": "whitened inner product",
+    "whitened": "whitened cosine",
+    "mahalanobis": "whitened distance",
     "euclidean": "distance",
+    "gamma": "γ-orthonormalised product",
+    "kernel": "kernel whitened product",
 }
+SHRUNK = ("wip", "whitened", "mahalanobis", "gamma", "kernel")
+GAMMA = 1.5  # how far the spectrum is evened out by gamma: AnchorDOT's profile
 USUAL = ("random+cosine", "random+wip", "kmeans+wip", "cca+wip", "single+wip", "multi+wip")
 SHRINKAGES = ("agreed", "ledoit_wolf", "fixed")
 FULL_ANCHORS = 1000  # of the reference by all pairs
@@ -438,7 +445,12 @@ class _Draw:
             raise InputError(
                 f"{s.anchors} anchors are asked of a support of {k} items; ask for at most {k}, or take more items."
             )
-        whitened = any(Way.parse(w).similarity == "wip" for w in s.ways)
+        whitened = any(Way.parse(w).similarity in SHRUNK for w in s.ways)
+        if k > KERNEL_SEEDS and any(Way.parse(w).similarity == "kernel" for w in s.ways):
+            raise InputError(
+                f"the kernel keeps a number for every pair of items and takes at most {KERNEL_SEEDS:,} of them, not "
+                f"{k:,}; take a smaller support."
+            )
         if whitened and s.shrinkage == "fixed" and s.shrinkage_amount == 0:
             for space in self.stitcher.spaces.spaces:
                 if k <= space.dim:
@@ -599,29 +611,47 @@ class _Draw:
 
     def _relative(self, way: Way, d: int, e: int) -> Described:
         """By similarities to anchors that both spaces share (Algorithm 1)."""
-        from relcore.ops.similarity import fit
-
         trainers = [i for i in range(len(self.stitcher.spaces)) if i != e or not self.stitcher.settings.hold_out]
         began = time.perf_counter()
         mixture, ridges, notes, key = self.anchors(way, d, trainers)
+        compare = self._compared(way, key, mixture, ridges, trainers, {d, e})
         seconds = time.perf_counter() - began
         fits = {}
         for i in (d, e):
-            support = self.tensors[i][self.support[:, i]]
-            anchors = mixture @ support.double()
-            similarity = fit(way.similarity, support, ridge=ridges[i])
             mean, deviation = 0.0, 1.0
             if self.stitcher.settings.standardise:
-                own = similarity(support, anchors).double()
+                own = compare[i](self.tensors[i][self.support[:, i]]).double()
                 mean, deviation = own.mean(0), own.std(0).clamp_min(1e-12)
-            fits[i] = (similarity, anchors, mean, deviation)
+            fits[i] = (compare[i], mean, deviation)
 
         def of(i: int, rows: np.ndarray) -> np.ndarray:
-            similarity, anchors, mean, deviation = fits[i]
-            v = similarity(self.tensors[i][rows], anchors)
-            return ((v.double() - mean) / deviation).float().numpy()
+            similarity, mean, deviation = fits[i]
+            return ((similarity(self.tensors[i][rows]).double() - mean) / deviation).float().numpy()
 
         return Described(key, of, found=seconds, notes=tuple(notes))
+
+    def _compared(
+        self, way: Way, key: tuple, mixture: Tensor, ridges: dict[int, float], trainers: list[int], spaces: set[int]
+    ) -> dict[int, Callable[[Tensor], Tensor]]:
+        """From rows of each of the spaces to their similarities to its anchors, fitted on its support."""
+        from relcore.ops.similarity import KERNEL_GRID, KernelLeftOut, agreed_ridge, fit
+
+        def plain(i: int) -> Callable[[Tensor], Tensor]:
+            support = self.tensors[i][self.support[:, i]]
+            similarity, anchors = fit(way.similarity, support, ridge=ridges[i], gamma=GAMMA), mixture @ support.double()
+            return lambda rows: similarity(rows, anchors)
+
+        if way.similarity != "kernel":
+            return {i: plain(i) for i in spaces}
+
+        def kernel(i: int) -> KernelLeftOut:
+            return self._once(("kernel", i, ridges[i]), lambda: KernelLeftOut(self.known(i), ridges[i]))
+
+        ridge = self._once(
+            ("kernel ridge", *key, tuple(trainers)),
+            lambda: agreed_ridge([kernel(i) for i in trainers], mixture, KERNEL_GRID).ridge,
+        )
+        return {i: kernel(i).similarity(mixture, ridge) for i in spaces}
 
     def known(self, i: int) -> LeftOut:
         """The spectrum of a space's support."""
@@ -642,7 +672,7 @@ class _Draw:
         mixture, notes = self._once(("mixture", way.anchors, of), lambda: self._mixture(way.anchors, d, trainers, base))
         s = self.stitcher.settings
         ridges = dict.fromkeys(range(len(self.tensors)), base)
-        if way.similarity != "wip":
+        if way.similarity not in SHRUNK:
             ridges = dict.fromkeys(ridges, 0.0)
         elif s.shrinkage == "agreed" and way.anchors != "multi":  # few anchors not made of pairs want less whitening
             ridge = self._once(("ridge", way.anchors, of, tuple(trainers)), lambda: self._agreed(trainers, mixture))
@@ -650,7 +680,7 @@ class _Draw:
         elif s.shrinkage == "ledoit_wolf":
             ridges = {i: self._ledoit_wolf(i) for i in ridges}
         rank = min(len(self.support) - 1, *(v.shape[1] for v in self.tensors))
-        if len(mixture) > rank and way.similarity == "wip":
+        if len(mixture) > rank and way.similarity in ("wip", "whitened", "gamma"):
             notes = [*notes, f"{len(mixture)} anchors, but of rank at most {rank}"]
         return mixture, ridges, notes, (f"{way.anchors}+{way.similarity}", d, of, ridges[d])
 
