@@ -150,6 +150,14 @@ def test_every_kind_of_anchor_is_shared_by_index(way):
     assert found[Unit(way, 0, 1, 0)]["nmse"] < 1e-9
 
 
+@pytest.mark.parametrize("similarity", stitching.SIMILARITIES)
+def test_every_similarity_sees_no_rotation(similarity):
+    """Of support and rows alike, so that nothing but the rotation tells the two spaces apart."""
+    way = f"kmeans+{similarity}"
+    r = ask(planted(8, 8), references=(), ways=(way,), anchors=6)[Unit(way, 0, 1, 0)]
+    assert r["nmse"] < 1e-6 and r["accuracy"] == r["own_accuracy"] > 0.8
+
+
 def test_labels_that_are_missing_alone_or_never_learned_are_told():
     labels = LABELS.astype(str).astype(object)
     labels[:10] = ""
