@@ -21,7 +21,9 @@ DARK_WAY_COLOURS = {"x_to_y": "#56B4E9", "y_to_x": "#E69F00"}
 GREY = "#888888"
 LEGEND_LINE = 18  # pixels
 LABEL_ROOM = 0.18  # of a plot's height, that a label of two lines takes
-SCORES = ("mrr x to y", "mrr y to x", "mutual neighbours")
+LEFT_OUT = "mrr of seeds left out"
+SCORES = ("mrr x to y", "mrr y to x", "mutual neighbours", LEFT_OUT)
+LOSS_TERMS = ("coverage", "orthogonality", "length", "infonce")  # of one loss, in units of their own
 DRAWN_RESTARTS = 60  # lines that can still be told apart, and cost little to draw twice a second
 DRAWN_BEST = 40  # of them; the others are spread over the rest, so that those given up are seen too
 CROSS = "path://M0,2 L2,0 L5,3 L8,0 L10,2 L7,5 L10,8 L8,10 L5,7 L2,10 L0,8 L3,5 Z"
@@ -59,6 +61,8 @@ def live_scores(
         )
     if "mutual neighbours" in curves:
         series.append(_line("mutual neighbours", curves["mutual neighbours"], colours["x_to_y"]))
+    if LEFT_OUT in curves:
+        series.append(_line("MRR of seeds left out", curves[LEFT_OUT], "#2FBF8F" if dark else "#009E73"))
     if not series:
         return None
     option = _curves(series, total, dark, low=0, high=top)
@@ -94,11 +98,50 @@ def _reference_label(name: str, values: dict[str, float], nudge: int, dark: bool
     }
 
 
+def loss_terms(curves: dict[str, tuple]) -> dict[str, tuple]:
+    """The loss and the terms it is made of, where a method tells several; else nothing."""
+    known = {name for name, (_, values) in curves.items() if any(v is not None for v in values)}
+    terms = {name: curves[name] for name in ("loss", *LOSS_TERMS) if name in known}
+    return terms if len(terms) > 2 else {}
+
+
+def live_losses(curves: dict[str, tuple], total: int, dark: bool) -> dict | None:
+    """ECharts option: the loss and each of its terms as a line of its own, as they are, on a logarithmic axis.
+
+    The axis is linear where a value is not above 0.
+    """
+    terms = loss_terms(curves)
+    if not terms:
+        return None
+    ink = "#E6EBF0" if dark else "#1B2430"
+    colours = (ink, *((DARK_SWEEP_COLOURS if dark else SWEEP_COLOURS)[:4]))
+    series = []
+    for (name, curve), colour in zip(terms.items(), colours, strict=False):
+        line = _line(f"{name} (now {last_known(list(curve[1])):.3g})", curve, colour)
+        if name == "loss":
+            line["lineStyle"] |= {"type": "dashed"}
+        series.append(line)
+    values = [v for _, told in terms.values() for v in told if v is not None]
+    option = _curves(series, total, dark)
+    if min(values) > 0:
+        option["yAxis"] |= {"type": "log", "min": _round_down(min(values)), "max": 1 / _round_down(1 / max(values))}
+    option["grid"]["top"] = 16 + LEGEND_LINE * 3  # the legend wraps
+    return option
+
+
+def _round_down(value: float) -> float:
+    """To 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(power * max(step for step in (1, 2, 5) if step * power <= value * 1.0001))
+
+
 def live_quantities(curves: dict[str, tuple], total: int, dark: bool) -> dict | None:
     """ECharts option: what the method itself reports (loss and the like), each scaled to its own largest value.
 
-    Of a method with phases, the quantities of the latest one.
+    Of a method with phases, the quantities of the latest one. What :func:`live_losses` draws is left to it.
     """
+    terms = loss_terms(curves)
+    curves = {name: curve for name, curve in curves.items() if name not in terms}
     known = {}  # name: its points
     for name, (steps, values) in curves.items():
         points = [(step, value) for step, value in zip(steps, values, strict=False) if value is not None]
@@ -567,3 +610,98 @@ def score_scatter(
         )
     figure.update_layout(xaxis_title=titles[0], yaxis_title=titles[1])
     return finish(figure, height=340)
+
+
+WEIGHT_STOPS = ("#F3F6F9", "#C3DAEA", "#6FAED3", "#1F6FA8", "#08306B")  # the least is nearly the page
+DARK_WEIGHT_STOPS = ("#151C25", "#17405F", "#1F78B4", "#7CC3EE", "#F2FAFF")
+SPANS_NAMED = 24  # labels that find room below a heat map
+SPANS_PARTED = 40  # between which lines are drawn
+ROWS_NAMED = 16
+
+
+def weight_colours(dark: bool) -> list[list]:
+    """Plotly's colour scale of weights from 0 up, by their root: small ones are not lost beside a large one."""
+    stops = np.array([hex_to_rgb(c) for c in (DARK_WEIGHT_STOPS if dark else WEIGHT_STOPS)], dtype=float)
+    at = np.linspace(0, 1, 17)
+    table = [[np.interp(a, np.linspace(0, 1, len(stops)), stops[:, c]) for c in range(3)] for a in at]
+    return [[float(a**2), "rgb({:.0f},{:.0f},{:.0f})".format(*colour)] for a, colour in zip(at, table, strict=True)]
+
+
+def mixture(
+    cells: np.ndarray,
+    rows: list[str],
+    columns: list[str],
+    spans: list[tuple[int, int, str]],
+    *,
+    even: float | None,
+    row: int | None,
+    marked: np.ndarray,
+    dark: bool,
+) -> go.Figure:
+    """Weights of seeds (columns) in anchors (rows) as a heat map; against ``even`` where it is given.
+
+    ``spans`` are runs of columns that have something in common: first, last, name. ``row`` is framed, ``marked``
+    columns have a triangle above.
+    """
+    if even is None:
+        shown, unit = cells, "weight %{z:.4f}"
+        looks = dict(zmin=0.0, zmax=float(cells.max()), colorscale=weight_colours(dark))
+    else:
+        shown, unit = cells / np.float32(even), "%{z:.3f} × 1/K"
+        reach = float(np.quantile(np.abs(shown - 1), 0.99)) or 1e-6
+        looks = dict(zmin=1 - reach, zmax=1 + reach, colorscale=plotly_colorscale("diverging"))
+    figure = go.Figure(
+        go.Heatmap(
+            z=shown,
+            x=columns,
+            y=rows,
+            hovertemplate=f"anchor %{{y}}<br>seed %{{x}}<br>{unit}<extra></extra>",
+            colorbar=dict(title="weight" if even is None else "× 1/K", thickness=12, len=1.0),
+            **looks,
+        )
+    )
+    if len(marked):
+        figure.add_scatter(
+            x=[columns[i] for i in marked],
+            y=[0.5] * len(marked),
+            yaxis="y2",
+            mode="markers",
+            marker=dict(symbol="triangle-up", size=8, color="#E69F00"),
+            hovertemplate="selected: seed %{x}<extra></extra>",
+            showlegend=False,
+        )
+    if row is not None:
+        edge = dict(color="#FFFFFF" if dark else "#000000", width=1.5)
+        figure.add_shape(type="rect", x0=-0.5, x1=len(columns) - 0.5, y0=row - 0.5, y1=row + 0.5, line=edge)
+    if len(spans) <= SPANS_PARTED:
+        for first, _, _ in spans[1:]:
+            line = dict(color="#4A5664" if dark else "#AEB7C0", width=0.75)
+            figure.add_shape(type="line", x0=first - 0.5, x1=first - 0.5, y0=-0.5, y1=len(rows) - 0.5, line=line)
+    named = spans if len(spans) <= SPANS_NAMED else []
+    figure.update_xaxes(
+        type="category",
+        tickmode="array",
+        tickvals=[columns[(first + last) // 2] for first, last, _ in named],
+        ticktext=[name for *_, name in named],
+        tickangle=-40,
+        title=None if named else "seeds",
+        range=[-0.5, len(columns) - 0.5],
+        showgrid=False,
+        zeroline=False,
+    )
+    every = -(-len(rows) // ROWS_NAMED)
+    figure.update_yaxes(
+        type="category",
+        range=[len(rows) - 0.5, -0.5],  # the first on top
+        tickmode="array",
+        tickvals=rows[::every],
+        ticktext=rows[::every],
+        title="anchor",
+        showgrid=False,
+        zeroline=False,
+    )
+    finish(figure, height=int(np.clip(14 * len(rows), 160, 420)) + (130 if named else 60))
+    if len(marked):
+        below = dict(domain=[0, 0.03], range=[0, 1], visible=False, fixedrange=True, anchor="x")
+        figure.update_layout(yaxis2=below, yaxis_domain=[0.04, 1], xaxis_anchor="y2")
+    return figure.update_layout(dragmode="zoom")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages._ui import figures, maps, router, runner, state
+from pages._ui import figures, maps, mixtures, router, runner, state
 from pages._ui.header import plain
 from pages._ui.tables import metrics_table
 from relcore.jobs import JobSnapshot
@@ -159,10 +159,16 @@ def _curves(
         if scores is None:
             st.caption("The first figures appear with the first step.")
         else:
+            left_out = (
+                " MRR of seeds left out: each seed, as if it had no part in the anchors, among the seeds (500 at "
+                "most), both ways together."
+                if figures.LEFT_OUT in curves
+                else ""
+            )
             st.markdown(
                 "**Retrieval on the way**",
                 help="On at most 1,000 pairs that are no seeds. Dashed: what the "
-                "seeds alone give. Dotted: what as many true pairs give.",
+                f"seeds alone give. Dotted: what as many true pairs give.{left_out}",
             )
             st.echarts_chart(
                 scores,
@@ -174,7 +180,24 @@ def _curves(
         if phases and len(phases) > 1:
             phase = st.segmented_control("Phase", list(phases), default=list(phases)[-1], required=True, key="phase")
             curves = phases[phase]
-        _quantities(curves, total, phase, dark)
+        losses = figures.live_losses(curves, total, dark)
+        if losses is None:
+            _quantities(curves, total, phase, dark)
+        else:
+            _losses(losses)
+    if losses is not None:
+        with left:
+            _quantities(curves, total, phase, dark)
+
+
+def _losses(losses: dict) -> None:
+    st.markdown(
+        "**Loss and its terms**",
+        help="Each term as it is, before its weight; the dashed line is their weighted sum, which is what falls. Terms "
+        "may rise when others gain more. A low loss is no sign of success: watch the seeds left out.",
+    )
+    terms = ", ".join(line["name"] for line in losses["series"])
+    st.echarts_chart(losses, key="live_losses", height=430, alt=f"Over the steps: {terms}")
 
 
 def _quantities(curves: dict, total: int, phase: str, dark: bool) -> None:
@@ -239,6 +262,7 @@ def _result(s: state.State, run: Run) -> None:
     if state.is_of_data(run, s.data):
         maps.joint_map(s, run, arrays["map_x"], arrays["map_y"], "result", key="result_map")
         _anchors(s, run)
+        mixtures.section(s, run)
     st.caption(
         f"{r['steps']} steps in {r['seconds']:.1f} s · at most {r['peak_memory_mb']:,.0f} MB · seed {r['seed']} · "
         f"seeds: {plain(r.get('seeds_origin') or str(r['seeds']))} · "
