@@ -109,7 +109,7 @@ def picks(s: state.State) -> None:
             on_change=_pick,
             args=(s, k, key),
         )
-    places[2].caption(f"of {len(data.listed)} spaces, {_common(data)}")
+    places[2].caption(f"{len(data.listed)} spaces, {_common(data)}")
 
 
 def _pick(s: state.State, k: int, key: str) -> None:
@@ -122,7 +122,7 @@ def _pick(s: state.State, k: int, key: str) -> None:
 
 def _common(data: state.Data) -> str:
     rows = data.spaces.rows
-    return "common items not known" if rows is None else f"{load_report.counted(len(rows), 'item')} in all"
+    return "common items not known" if rows is None else f"{load_report.counted(len(rows), 'item')} in each"
 
 
 def listing(s: state.State) -> None:
@@ -171,7 +171,8 @@ def _remarks(data: state.Data, i: int) -> None:
     said = [plain(load_report.lettered(p, names)) for p in one.problems]
     if one.truth is None:
         why = f" ({'; '.join(said[-1:])})" if said else ""
-        st.warning(
+        tell = st.warning if one.how != "none" else st.caption  # as it was asked for
+        tell(
             f"{data.marks[i]} · {plain(one.title)} has no row that is known to be one of {plain(data.listed[0].title)}"
             f"{why}. Remove it and add it again, paired in another way or with names from a file beside it."
         )

@@ -640,7 +640,11 @@ def pairing_choice(
     tag : ends the keys of the fields; ``""`` for A and B, ``"_z"`` for the list's first space and one to be added.
     """
     names = (f"space {s.data.marks[0]}", short(s, "z")) if tag else tuple(LETTERS.values())
-    whose = f"How its rows correspond to those of {s.data.listed[0].title}" if tag else "How rows correspond"
+    whose = (
+        f"How its rows correspond to those of {s.data.marks[0]} · {s.data.listed[0].title}"
+        if tag
+        else "How rows correspond"
+    )
     how = st.radio(
         plain(whose) + " (used for seeds and scoring, never shown to a method)",
         list(PAIRINGS),

@@ -513,7 +513,8 @@ def test_a_run_of_two_of_the_list_picks_them(three):
 def test_no_common_item_is_told_with_what_to_do(app, files, pairing, said):
     named(files, "other.csv", ["u", "v", "w"])
     at = added(app("pages/data.py", sample="fashion"), "other.csv", pairing)
-    warned = " ".join(w.value for w in at.warning).replace("\\", "")
+    warned = texts(at)
+    assert len(at.warning) == (pairing == "name")
     assert "other has no row that is known to be one of All ten classes" in warned and said in warned
     assert "Remove it and add it again" in warned
     assert state_of(at).data.spaces.rows is None and "common items not known" in texts(at)
