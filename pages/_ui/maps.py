@@ -13,6 +13,7 @@ from pages._ui.linked_map import MAX_PICTURES, MapEvent, Panel, linked_map, pict
 from pages._ui.pictures import is_picture
 from pages._ui.selection import Selection, select
 from relcore.runs import Run
+from relcore.space import Space
 
 SIDES = ("x", "y")
 LETTERS = {"x": "A", "y": "B"}
@@ -55,13 +56,30 @@ def hints(s: state.State) -> None:
 
 
 def twin(
-    s: state.State, coordinates, what: str, *, key: str, view: str, links=None, height: int = 460, on_click=None
+    s: state.State,
+    coordinates,
+    what: str,
+    *,
+    key: str,
+    view: str,
+    links=None,
+    height: int = 460,
+    on_click=None,
+    colourings: dict[str, Colouring] | None = None,
 ) -> None:
-    """Both spaces side by side, linked by row."""
+    """Both spaces side by side, linked by row; in the colours of their labels, or in those given for each side."""
     data, link, chosen = s.data, state.link(s), s.selection.current
+    by_side = dict(zip(SIDES, colours(data), strict=True)) if colourings is None else colourings
     panels = [
-        Panel(f"{LETTERS[side]} · {space.title} · {what}", xy, space.ids, colour, space.names, space.media)
-        for side, space, xy, colour in zip(SIDES, (data.x, data.y), coordinates, colours(data), strict=True)
+        Panel(
+            f"{LETTERS[side]} · {space.title} · {what}",
+            xy,
+            space.ids,
+            by_side[side],
+            space.names,
+            space.media if colourings is None else pictures_of(space),
+        )
+        for side, space, xy in zip(SIDES, (data.x, data.y), coordinates, strict=True)
     ]
     linked_map(
         panels,
@@ -78,6 +96,11 @@ def twin(
             f":material/image: The pictures take over {MAX_PICTURES // 2**20} MB, so they are not in the hover labels. "
             "Select rows to see theirs below the map of the Data page, or look at Retrieval."
         )
+
+
+def pictures_of(space: Space) -> np.ndarray | None:
+    """Its thumbnails where they are pictures: a character drawn in the place of a point would hide its colour."""
+    return space.media if space.media is not None and any(map(is_picture, space.media)) else None
 
 
 def _take(s: state.State, names: dict, on_click, event: MapEvent) -> None:
@@ -200,9 +223,7 @@ def value_map(
             space.ids,
             colourings[side],
             space.names,
-            space.media
-            if space.media is not None and any(map(is_picture, space.media))
-            else None,  # a text hides colour
+            pictures_of(space),
         )
         for side, space in zip(SIDES, (data.x, data.y), strict=True)
     ]

@@ -53,7 +53,11 @@ def choose_run(s: state.State, run: Run) -> None:
 
 def titles_of(listed: list[Run]) -> dict[str, str]:
     """What a list shows of each run, by its id; no two alike, since Streamlit tells options apart by what they show."""
-    titles = {r.id: describe(r) for r in listed}
+    return distinct({r.id: describe(r) for r in listed})
+
+
+def distinct(titles: dict[str, str]) -> dict[str, str]:
+    """Titles by id, with the id after those that another one has too."""
     often = Counter(titles.values())
     return {i: title if often[title] == 1 else f"{title} · {i}" for i, title in titles.items()}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import streamlit as st
 
 DATA, SEEDS, ALIGN, RETRIEVAL = "pages/data.py", "pages/seeds.py", "pages/align.py", "pages/retrieval.py"
-HUBNESS, MISMATCH, COMPARE = "pages/hubness.py", "pages/mismatch.py", "pages/compare.py"
+HUBNESS, MISMATCH, STITCHING = "pages/hubness.py", "pages/mismatch.py", "pages/stitching.py"
+COMPARE = "pages/compare.py"
 
 
 def _home() -> None:
@@ -22,6 +23,7 @@ def pages() -> list:
         st.Page(RETRIEVAL, title="Retrieval", icon=":material/manage_search:"),
         st.Page(HUBNESS, title="Hubness", icon=":material/hub:"),
         st.Page(MISMATCH, title="Mismatch", icon=":material/difference:"),
+        st.Page(STITCHING, title="Stitching", icon=":material/join:"),
         st.Page(COMPARE, title="Compare", icon=":material/ssid_chart:"),
     ]
 

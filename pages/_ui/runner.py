@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import numpy as np
 import streamlit as st
 
 from pages._ui import state
-from relcore import experiments, methods, runs
+from relcore import experiments, methods, runs, stitchings
 from relcore.errors import InputError
 from relcore.methods.base import Method
 from relcore.preprocess import DEFAULT
+from relcore.stitching import Settings
+
+if TYPE_CHECKING:
+    from relcore.formats.linear_head import LinearHead
 
 
 def my_active_job(s: state.State):
@@ -66,6 +73,30 @@ def start_sweep(s: state.State, sweep: experiments.Sweep, jobs: int) -> None:
         The sweep asks for what the data cannot give, or is under way.
     """
     state.jobs().submit(experiments.create(sweep, jobs=jobs).folder, s.owner)
+
+
+def start_stitching(
+    s: state.State,
+    settings: Settings,
+    *,
+    run: runs.Run | None = None,
+    head: LinearHead | None = None,
+    labels: list[np.ndarray | None] | None = None,
+    title: str = "",
+) -> stitchings.Stitching:
+    """Hand a stitching of all spaces of the list to the registry; ``title`` says whose the labels are.
+
+    Raises
+    ------
+    InputError
+        What is asked cannot be had of these data.
+    """
+    reports = [one.report for one in s.data.listed]
+    kept = stitchings.create(
+        s.data.spaces, settings, reports=reports, run=run, head=head, labels=labels, labels_title=title
+    )
+    state.jobs().submit(kept.folder, s.owner)
+    return kept
 
 
 def suggested(data: state.Data) -> type[Method]:
