@@ -118,6 +118,7 @@ def live_losses(curves: dict[str, tuple], total: int, dark: bool) -> dict | None
     series = []
     for (name, curve), colour in zip(terms.items(), colours, strict=False):
         line = _line(f"{name} (now {last_known(list(curve[1])):.3g})", curve, colour)
+        line["showSymbol"] = len(line["data"]) == 1
         if name == "loss":
             line["lineStyle"] |= {"type": "dashed"}
         series.append(line)
