@@ -9,7 +9,7 @@ import streamlit as st
 
 from relcore import methods
 from relcore.errors import InputError
-from relcore.methods.base import Method, field_type
+from relcore.methods.base import Method, conditions, field_type
 
 
 def method_form(name: str) -> Method | None:
@@ -58,10 +58,8 @@ def seconds(value: float) -> str:
 
 
 def _matters(f: dataclasses.Field, values: dict) -> bool:
-    if not f.metadata.get("only_if"):
-        return True
-    other, wanted = f.metadata["only_if"]
-    return values.get(other) in wanted  # a condition that is hidden itself is not met
+    # a condition that is hidden itself is not met
+    return all(values.get(other) in wanted for other, wanted in conditions(f))
 
 
 def _widget(cls: type[Method], f: dataclasses.Field):

@@ -38,7 +38,7 @@ def param(
     source: str = "",
     advanced: bool = False,
     log: bool = False,
-    only_if: tuple[str, tuple[str, ...]] | None = None,
+    only_if: tuple | None = None,
 ) -> Any:
     """A dataclass field with what a form needs to draw it and a border needs to check it.
 
@@ -49,7 +49,8 @@ def param(
     source : where the default comes from (paper, section; or measured, with the note).
     advanced : shown in the "advanced" expander.
     log : the range is best walked in factors, not in steps.
-    only_if : ``(field, values)``: the field matters only while the named field has one of the values.
+    only_if : ``(field, values)``: the field matters only while the named field has one of the values; or several such
+        pairs, all of which are to hold (:func:`conditions`).
     """
     meta = dict(
         help=help,
@@ -63,6 +64,12 @@ def param(
         only_if=only_if,
     )
     return field(default=default, metadata=meta)
+
+
+def conditions(f: dataclasses.Field) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The ``(field, values)`` that are to hold for a field to matter; none for most."""
+    found = f.metadata.get("only_if") or ()
+    return (found,) if found and isinstance(found[0], str) else found
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,19 @@ class Shifted:
 
 
 @dataclass(frozen=True, eq=False)
+class Scaled:
+    """``v -> norm encode(v) / |encode(v)|``."""
+
+    norm: Tensor  # ()
+    encode: Callable[[Tensor], Tensor]
+
+    def __call__(self, v: Tensor) -> Tensor:
+        from relcore.ops.neighbors import unit_rows
+
+        return self.norm * unit_rows(self.encode(v))
+
+
+@dataclass(frozen=True, eq=False)
 class Affine:
     """``v -> (v - origin) matrix + offset``: similarities that are inner products in coordinates of their own."""
 
@@ -167,6 +180,9 @@ def encoder_arrays(name: str, encode: Callable | None) -> dict[str, Tensor]:
     """The tensors of an encoder: ``name`` for a matrix, else ``name.FIELD``; none where it cannot be kept."""
     if isinstance(encode, Shifted):
         return {f"{name}.shift": encode.shift} | encoder_arrays(name, encode.encode)
+    if isinstance(encode, Scaled):
+        inner = encoder_arrays(name, encode.encode)
+        return {f"{name}.norm": encode.norm} | inner if inner else {}
     if isinstance(encode, Linear):
         return {name: encode.matrix}
     return {f"{name}.{field}": getattr(encode, field) for field in KINDS.get(type(encode), ())}
@@ -175,11 +191,13 @@ def encoder_arrays(name: str, encode: Callable | None) -> dict[str, Tensor]:
 def encoder_of(name: str, arrays: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor] | None:
     """The encoder kept under a name; None where there is none."""
     found = {key.removeprefix(f"{name}."): value for key, value in arrays.items() if key.startswith(f"{name}.")}
-    shift = found.pop("shift", None)
+    shift, norm = found.pop("shift", None), found.pop("norm", None)
     encode = Linear(arrays[name]) if name in arrays else None
     for kind, names in KINDS.items():
         if found.keys() == set(names):
             encode = kind(**found)
+    if norm is not None and encode is not None:
+        encode = Scaled(norm, encode)
     return encode if shift is None or encode is None else Shifted(shift, encode)
 
 

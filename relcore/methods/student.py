@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from relcore.methods.base import Linear, Snapshot, Step
+from relcore.methods.base import Linear, Snapshot, Step, mapped
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,7 +70,7 @@ class Watch:
         some = [v[torch.linspace(0, len(v) - 1, min(TURN_ROWS, len(v))).round().long().to(v.device)] for v in sides]
         self.some = some
         maps = (profile.map_x, profile.map_y)
-        self.frame = torch.cat([unit_rows(v @ m) for v, m in zip(some, maps, strict=True)])
+        self.frame = torch.cat([unit_rows(mapped(v, m)) for v, m in zip(some, maps, strict=True)])
         self.rows = torch.linspace(0, len(sides[0]) - 1, min(WATCHED_ROWS, len(sides[0]))).round().long()
         self.rows = self.rows.to(sides[0].device)
         if coupling is not None:

@@ -81,14 +81,14 @@ class Side(NamedTuple):
         return (self.values + ridge * mean).clamp_min(clip * mean) ** (-gamma / 2)
 
 
-def _split(form: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """left (d_x, r), right (d_y, r) with ``left @ right.T`` the bilinear form, evenly, and its singular values.
+def split_form(form: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """left (d_x, r), right (d_y, r), ``left @ right.T`` the bilinear form (d_x, d_y), evenly, and its singular values.
 
     By the smaller Gram matrix: at gamma 1 half of the singular values are 1, and LAPACK's decomposition of the form
     itself was seen to return NaN there. The product is exact whatever the accuracy of the values.
     """
     if form.shape[0] > form.shape[1]:
-        right, left, weights = _split(form.T)
+        right, left, weights = split_form(form.T)
         return left, right, weights
     squares, u = torch.linalg.eigh(form @ form.T)
     values, u = squares.flip(0).clamp_min(0).sqrt(), u.flip(1)
@@ -127,7 +127,7 @@ class Moments:
     def profile(self, gamma: float, ridge: float = 0.0, clip: float = CLIP) -> Profile:
         """The profile at a gamma, 0 or larger; ``ridge`` in units of the mean eigenvalue of each side."""
         scaled = [t * s.power(gamma, ridge, clip) for t, s in zip(self.turned, self.sides, strict=True)]
-        left, right, weights = _split(scaled[0].T @ scaled[1])
+        left, right, weights = split_form(scaled[0].T @ scaled[1])
         both = scaled
         if self.count > sum(t.shape[1] for t in scaled):  # the profiles fill a smaller space than R^N
             basis = torch.linalg.qr(torch.cat(scaled, 1))[0]

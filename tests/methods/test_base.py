@@ -12,7 +12,18 @@ import torch
 
 from relcore.errors import InputError
 from relcore.methods import REGISTRY, method, method_class
-from relcore.methods.base import Alignment, Cost, Linear, Method, Needs, Step, field_type, param, parse_value
+from relcore.methods.base import (
+    Alignment,
+    Cost,
+    Linear,
+    Method,
+    Needs,
+    Step,
+    conditions,
+    field_type,
+    param,
+    parse_value,
+)
 from relcore.space import Pairs
 
 
@@ -128,8 +139,7 @@ def test_every_registered_method_describes_itself(name):
             assert f.default in meta["choices"]
         if field_type(cls, f.name) in (int, float):
             assert meta["low"] <= f.default <= meta["high"]
-        if meta["only_if"]:
-            other, values = meta["only_if"]
+        for other, values in conditions(f):
             assert set(values) <= set(fields[other].metadata["choices"])
     cost = made.estimate(2000, 3000, 50, 100, 15)
     assert cost.memory > 0 and cost.seconds > 0
