@@ -638,17 +638,19 @@ def mixture(
     row: int | None,
     marked: np.ndarray,
     dark: bool,
+    whole: bool = True,
 ) -> go.Figure:
     """Weights of seeds (columns) in anchors (rows) as a heat map; against ``even`` where it is given.
 
     ``spans`` are runs of columns that have something in common: first, last, name. ``row`` is framed, ``marked``
-    columns have a triangle above.
+    columns have a triangle below. Cells that are not ``whole`` are means of blocks.
     """
+    mean = "" if whole else "mean "
     if even is None:
-        shown, unit = cells, "weight %{z:.4f}"
+        shown, unit = cells, mean + "weight %{z:.4f}"
         looks = dict(zmin=0.0, zmax=float(cells.max()), colorscale=weight_colours(dark))
     else:
-        shown, unit = cells / np.float32(even), "%{z:.3f} × 1/K"
+        shown, unit = cells / np.float32(even), mean + "%{z:.3f} × 1/K"
         reach = float(np.quantile(np.abs(shown - 1), 0.99)) or 1e-6
         looks = dict(zmin=1 - reach, zmax=1 + reach, colorscale=plotly_colorscale("diverging"))
     figure = go.Figure(
@@ -657,7 +659,7 @@ def mixture(
             x=columns,
             y=rows,
             hovertemplate=f"anchor %{{y}}<br>seed %{{x}}<br>{unit}<extra></extra>",
-            colorbar=dict(title="weight" if even is None else "× 1/K", thickness=12, len=1.0),
+            colorbar=dict(title=mean + ("weight" if even is None else "× 1/K"), thickness=12, len=1.0),
             **looks,
         )
     )

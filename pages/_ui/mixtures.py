@@ -236,6 +236,7 @@ def heat_map(s: state.State, found: Mixture, seeds: Seeds, anchor: int | None) -
             row=None if anchor is None else found.row_of(anchor),
             marked=selected,
             dark=st.context.theme.type == "dark",
+            whole=found.whole,
         ),
         key="mixture_map",
         config={"displayModeBar": False},
@@ -373,9 +374,10 @@ def anchor_table(s: state.State, run: Run, found: Mixture, seeds: Seeds) -> None
     )
     rows = event.selection.rows
     picked = (run.id, int(order[rows[0]]) if rows else None)
-    if st.session_state.get("mixture_anchor", (run.id, None)) == picked:
-        return
+    before = st.session_state.get("mixture_anchor", (run.id, None))
     st.session_state["mixture_anchor"] = picked
+    if before == picked or before[0] != run.id and not rows:
+        return
     if rows:
         anchor = picked[1]
         top = found.top(anchor)
