@@ -16,7 +16,7 @@ FILES = sorted((ROOT / "relcore").rglob("*.py"))
 # Imports run one way, down this list. A module may import what stands on a lower floor, or beside it on its own.
 FLOORS = (
     ("__main__", "cli", "worker"),
-    ("jobs", "experiments", "stitchings", "comparison", "sessions", "report"),
+    ("jobs", "experiments", "stitchings", "comparison", "sessions", "export", "report"),
     ("runs",),
     ("pipeline",),
     ("analysis", "stitching"),
