@@ -1,4 +1,4 @@
-"""Compare: sweeps of methods over seed budgets, wrong seeds and random seeds, drawn as their cells arrive."""
+"""Compare: methods by sweeps over seed budgets and wrong seeds; and spaces, every ordered pair of those at hand."""
 
 from __future__ import annotations
 
@@ -7,23 +7,43 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from pages._ui import figures, forms, router, runner, state
+from pages._ui import figures, forms, router, runner, state, stitched
 from pages._ui.header import plain
-from relcore import experiments, store
+from relcore import experiments, stitching, store
 from relcore.errors import InputError
 from relcore.experiments import Data, Kept, Sweep
+from relcore.stitching import NO_CLASSIFIER, Settings
+from relcore.stitchings import Stitching
 
 router.ensure()
 
 WHERE = {"own": "its own", "here": "the data at hand"}
 ALONG = {"corruption": "share of wrong seeds", "seeds": "seed budget"}
 JUDGES = {"score": "score J at σ = 0.2", "fit": "fit: score over each side's own"}
+WHAT = {"methods": "Methods, by sweeps", "spaces": "Spaces, all ordered pairs"}
 TOP = 0.3  # of the cells by score: where the paper finds the score to rank
 
 
 def main() -> None:
     s = state.page_state()
     st.title("Compare", anchor=False)
+    what = st.segmented_control(
+        "Compare",
+        list(WHAT),
+        default="methods",
+        required=True,
+        format_func=WHAT.get,
+        key="compare_what",
+        persist_state="session",
+        label_visibility="collapsed",
+    )
+    if what == "spaces":
+        ordered_pairs(s)
+    else:
+        sweeps(s)
+
+
+def sweeps(s: state.State) -> None:
     left, right = st.columns([1, 2.4], gap="large")
     with left:
         sweep = choose(s)
@@ -262,6 +282,93 @@ def words(value: str) -> str:
     titles = {"stitching": "stitching accuracy", "mrr": "MRR", "mutual_rate": "mutual neighbours", "score": "score J"}
     name = titles.get(name, name.upper() if name.startswith("r@") else name)
     return f"{name} {figures.WAY_NAMES[way]}" if way else name
+
+
+# --------------------------------------------------------------------------------------------------- all ordered pairs
+
+
+def ordered_pairs(s: state.State) -> None:
+    """How alike the same items are described in every two of the spaces at hand, by every representation."""
+    data = s.data
+    st.caption(
+        "The same items in every ordered pair of the spaces at hand, described in common terms: is a row's partner "
+        "found, and how alike are the two descriptions? Labels have no part."
+    )
+    st.markdown("\n".join(f"- {plain(stitched.name(data, i))}" for i in range(len(data.listed))))
+    kept = stitched.with_partners(data)
+    if kept is None:
+        begin(s)
+        return
+    job = state.job_of(kept.folder.name)
+    if stitched.going(kept, job):
+
+        @st.fragment(run_every=1.0, key="pairs_live")
+        def body() -> None:
+            fresh = Stitching.load(kept.folder)
+            if not stitched.going(fresh, job):
+                st.rerun()
+            results = fresh.results()
+            stitched.progress(fresh, job, len(results), "pairs")
+            stitched.all_pairs(fresh, data, stitched.summary(results), stitched.ALIKE, "pairs")
+
+        body()
+        return
+    stitched.ended_early(kept)
+    st.caption(f"{plain(stitched.describe(kept))}. Other representations, splits and labels: on the Stitching page.")
+    results = kept.results()
+    stitched.failures(kept, results)
+    stitched.all_pairs(kept, data, stitched.summary(results), stitched.ALIKE, "pairs")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.page_link(router.STITCHING, label="Stitching", icon=":material/join:")
+        explain_pairs()
+
+
+def begin(s: state.State) -> None:
+    """Nothing is computed yet: the button that mends it, or why it cannot be."""
+    rows = s.data.spaces.rows
+    if rows is None or len(rows) < 8:
+        known = "It is not known which rows are" if rows is None else f"Only {len(rows)} items are known to be"
+        st.info(f"{known} the same items in all spaces, so that there are no partners to look for.")
+        st.page_link(router.DATA, label="Say how rows pair up", icon=":material/scatter_plot:")
+        return
+    settings = Settings(
+        classifier=NO_CLASSIFIER,
+        ways=stitching.USUAL,
+        anchors=stitched.usual_anchors(len(rows)),
+        seeds=max(1, len(s.seeds.pairs)),
+    )
+    st.info("Nothing is computed yet for these spaces.")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button(
+            "Compare all ordered pairs",
+            type="primary",
+            icon=":material/play_arrow:",
+            key="pairs_run",
+            on_click=press_pairs,
+            args=(s, settings),
+            help="In the background: it goes on when you leave this page.",
+        )
+        seconds = forms.seconds(stitching.estimate(s.data.spaces, settings))
+        st.caption(f"About {seconds}: {len(settings.ways)} relative representations and the references.")
+
+
+def press_pairs(s: state.State, settings: Settings) -> None:
+    try:
+        runner.start_stitching(s, settings)
+    except InputError as e:
+        s.notice = str(e)
+
+
+def explain_pairs() -> None:
+    with st.popover("How is this computed?", type="tertiary"):
+        st.markdown(
+            "A quarter of the items is set aside; anchors, means and covariances are taken of the others. Of those set "
+            f"aside (at most {stitching.JUDGED:,}), each row of the encoder's space looks for its partner among those of "
+            "the decoder's, by cosine.\n"
+            + "\n".join(f"- **{f.title}**: {f.help}." for f in stitched.ALIKE.values())
+            + "\n\n"
+            "Definitions as in arXiv 2605.30596. RR_std and nMSE compare within one similarity only."
+        )
 
 
 main()

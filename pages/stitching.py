@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 import streamlit as st
 
-from pages._ui import forms, loader, maps, router, runner, state, stitched
+from pages._ui import maps, router, state, stitch_form, stitched
 from pages._ui.header import plain
 from pages._ui.opened import distinct
 from pages._ui.selection import select
 from pages._ui.stitched import mark, name
-from relcore import loading, runs, stitching, stitchings
+from relcore import stitching
 from relcore.errors import InputError
-from relcore.formats.linear_head import LinearHead, get_head
-from relcore.metrics.stitching import TRAINED_ROWS, numbers
+from relcore.metrics.stitching import TRAINED_ROWS
 from relcore.runs import Run
-from relcore.space import NO_LABEL, as_text
-from relcore.stitching import HEAD, NO_CLASSIFIER, Settings, Stitcher, Way
+from relcore.stitching import NO_CLASSIFIER
 from relcore.stitchings import Stitching
 
 router.ensure()
 
-OWN = "own"  # choice of labels: each space's
-MOST_CLASSES = 1000  # of a column that is offered as labels
-NO_RUN = ""
 LISTED = 200  # confusions in the table
+BESIDE = 24  # classes; the matrix of more is tall
 SIDES = maps.SIDES
-HEAD_ENDINGS = ["npz", "pt", "pth", "safetensors"]
 
 
 def main() -> None:
@@ -40,7 +34,7 @@ def main() -> None:
         "A classifier is trained on the rows of one space and read on those of another, both described in common "
         "terms. What it still gets right is what the description carries over."
     )
-    form(s)
+    stitch_form.form(s)
     kept = choose(s)
     if kept is None:
         st.info(
@@ -50,370 +44,6 @@ def main() -> None:
     else:
         watch(s, kept)
     explain()
-
-
-# ---------------------------------------------------------------------------------------------------------------- form
-
-
-def form(s: state.State) -> None:
-    """What is asked, what that costs, and the button."""
-    data = s.data
-    with st.container(border=True):
-        settings, labels, run, head = asked(s)
-        if settings is None:
-            return
-        count, reason, seconds = told(data, settings, labels, run, head)
-        active = runner.my_active_job(s)
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.button(
-                "Stitch",
-                type="primary",
-                icon=":material/play_arrow:",
-                key="stitch",
-                disabled=bool(reason),
-                on_click=press,
-                args=(s, settings, labels, run, head),
-                help="In the background: it goes on when you leave this page."
-                + (" It starts when what is going on is done." if active is not None else ""),
-            )
-            if not reason:
-                st.caption(f"Cost: {count} results, about {forms.seconds(seconds)}. Every ordered pair is computed.")
-        if reason:
-            st.error(plain(reason))
-
-
-def asked(s: state.State) -> tuple[Settings | None, str, Run | None, LinearHead | None]:
-    """The form, filled in. None instead of settings while something is missing, which is said."""
-    data = s.data
-    spaces = data.spaces
-    choices = label_choices(data)
-    first = st.columns([3, 3, 2.4, 2.4], gap="small")
-    pick_pair(data, first[0], first[1])
-    with first[2]:
-        labels = st.selectbox(
-            "Labels",
-            list(choices),
-            format_func=choices.get,
-            key=f"stitching_labels_{data.key}",
-            disabled=len(choices) < 2,
-            help="What is to be found. A space without labels takes those of its items in the first that has some.",
-        )
-    with first[3]:
-        kinds = list(stitching.CLASSIFIERS)
-        none = all(space.labels is None for space in spaces.spaces) and len(choices) < 2
-        classifier = st.selectbox(
-            "Classifier",
-            kinds,
-            index=kinds.index(NO_CLASSIFIER) if none else 0,
-            format_func=lambda k: stitching.CLASSIFIERS[k][0].upper() + stitching.CLASSIFIERS[k][1:],
-            key=f"stitching_classifier_{'none' if none else ''}",
-            persist_state="session",
-            help="Of scikit-learn, with its defaults; or a linear head that was trained elsewhere; or none: only how "
-            "alike the same items are described in two spaces.",
-        )
-    if none:
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.caption(
-                ":material/info: No space has labels, so that nothing can be classified. Load labels with a file:"
-            )
-            st.page_link(router.DATA, label="Data", icon=":material/scatter_plot:")
-    head = upload_head() if classifier == HEAD else None
-    second = st.columns([1.3, 1, 1, 3, 2.2], gap="small", vertical_alignment="bottom")
-    test = second[0].number_input(
-        "Share tested (%)",
-        1,
-        99,
-        25,
-        key="stitching_test",
-        persist_state="session",
-        help="Of each class; never learned from",
-    )
-    draws = second[1].number_input(
-        "Draws",
-        1,
-        100,
-        1,
-        key="stitching_draws",
-        persist_state="session",
-        help="Means and deviations over so many splits",
-    )
-    seed = second[2].number_input("Random seed", 0, 2**31 - 1, 0, key="stitching_seed", persist_state="session")
-    with second[3]:
-        run = pick_run(s)
-    ordered = False
-    if classifier not in (NO_CLASSIFIER, HEAD) and labels_are_numbers(data, labels):
-        ordered = second[4].toggle(
-            "Labels are ordered numbers",
-            key="stitching_ordered",
-            persist_state="session",
-            help="Their distance counts: the mean absolute error is told too",
-        )
-    ways, more = pick_ways(s, test / 100)
-    if classifier == HEAD and head is None:
-        st.caption(":material/info: A head is wanted: upload a file that holds W and b.")
-        return None, labels, run, None
-    try:
-        settings = Settings(
-            classifier=classifier, test=test / 100, draws=int(draws), seed=int(seed), ordered=ordered, ways=ways, **more
-        )
-    except InputError as e:
-        st.error(plain(str(e)))
-        return None, labels, run, head
-    return settings, labels, run, head
-
-
-def pick_pair(data: state.Data, left, right) -> None:
-    """Which decoder and encoder are looked at; all pairs are computed."""
-    n = len(data.listed)
-    d = left.selectbox(
-        "Decoder side: trained on",
-        range(n),
-        index=data.picked[0],
-        format_func=lambda i: name(data, i),
-        key=decoder_key(data),
-        help="What is looked at below; every ordered pair is computed anyway",
-    )
-    others = [i for i in range(n) if i != d]
-    usual = data.picked[1] if data.picked[1] != d else data.picked[0]
-    right.selectbox(
-        "Encoder side: read",
-        others,
-        index=others.index(usual),
-        format_func=lambda i: name(data, i),
-        key=encoder_key(data, d),
-        disabled=n == 2,
-    )
-
-
-def decoder_key(data: state.Data) -> str:
-    return f"stitching_decoder_{data.key}_{len(data.listed)}"
-
-
-def encoder_key(data: state.Data, d: int) -> str:
-    return f"stitching_encoder_{data.key}_{len(data.listed)}_{d}"
-
-
-def looked_at(data: state.Data) -> tuple[int, int]:
-    d = st.session_state[decoder_key(data)]
-    return d, st.session_state[encoder_key(data, d)]
-
-
-def label_choices(data: state.Data) -> dict[str, str]:
-    """Whose labels there are to choose from, by key: those of the spaces, of one of them, or a column beside."""
-    spaces = data.spaces.spaces
-    labelled = [i for i, space in enumerate(spaces) if space.labels is not None]
-    out = {OWN: "each space's own" if labelled else "none"}
-    if data.spaces.rows is not None and len(labelled) > 1:
-        rows = data.spaces.rows
-        columns = [spaces[i].labels[rows[:, i]] for i in labelled]
-        if any((column != columns[0]).any() for column in columns[1:]):
-            out |= {f"of {i}": f"those of {name(data, i)}" for i in labelled}
-    for space in spaces:
-        if space.meta is not None:
-            most = min(MOST_CLASSES, len(space) // 2)
-            out |= {f"column {c}": f"column {c}" for c in space.meta.columns if 2 <= space.meta[c].nunique() <= most}
-    return out
-
-
-def labels_of(data: state.Data, choice: str) -> list[np.ndarray | None]:
-    """For each space a label a row, or None, as :class:`Stitcher` takes them."""
-    spaces = data.spaces.spaces
-    if choice.startswith("of "):
-        source = int(choice.removeprefix("of "))
-        return [space.labels if i == source else None for i, space in enumerate(spaces)]
-    if choice.startswith("column "):
-        column = choice.removeprefix("column ")
-        return [
-            as_text(space.meta[column].to_numpy(), len(space), column)
-            if space.meta is not None and column in space.meta
-            else None
-            for space in spaces
-        ]
-    return [space.labels for space in spaces]
-
-
-def labels_are_numbers(data: state.Data, choice: str) -> bool:
-    found = [v[v != NO_LABEL] for v in labels_of(data, choice) if v is not None]
-    return bool(found) and all(len(v) and numbers(v[:1]) and numbers(v) for v in found)
-
-
-def pick_run(s: state.State) -> Run | None:
-    """A finished run over two of the spaces, to be read beside the others."""
-    prints = {one.space.fingerprint for one in s.data.listed}
-    here = [r for r in runs.list_runs() if r.usable and {r.record[side]["fingerprint"] for side in "xy"} <= prints]
-    titles = {NO_RUN: "no run"} | {r.id: f"{r.title} · {r.record['seeds']} seeds · {r.id[4:15]}" for r in here}
-    usual = s.run_id if s.run_id in titles else NO_RUN
-    chosen = st.selectbox(
-        "Run to include",
-        list(titles),
-        index=list(titles).index(usual),
-        format_func=titles.get,
-        key=f"stitching_run_{s.data.key}_{s.run_id}_{len(here)}",
-        disabled=not here,
-        help="A finished alignment of two of these spaces, read in both directions" if here else "No finished run yet",
-    )
-    return next((r for r in here if r.id == chosen), None)
-
-
-def pick_ways(s: state.State, test: float) -> tuple[tuple[str, ...], dict]:
-    """Relative representations, and what is asked of them."""
-    rows = s.data.spaces.rows
-    if rows is None:
-        st.caption(
-            ":material/info: It is not known which rows are the same items in all spaces, so that there are no shared "
-            "anchors: only a run, and absolute coordinates of one dimension, can be read. Say on the Data page how "
-            "rows pair up."
-        )
-        return (), {}
-    every = [f"{a}+{b}" for a in stitching.ANCHORS for b in stitching.SIMILARITIES]
-    ways = st.multiselect(
-        "Relative representations: anchors + similarity",
-        every,
-        default=list(stitching.USUAL),
-        format_func=lambda w: Way.parse(w).title,
-        key="stitching_ways",
-        persist_state="session",
-        help="All spaces share the anchors, found in training items alone. References are always computed.",
-    )
-    known = max(1, int((1 - test) * len(rows)) - 1)
-    with st.expander("Anchors, support, shrinkage"):
-        first = st.columns(3)
-        anchors = first[0].number_input(
-            "Anchors",
-            1,
-            10_000,
-            min(128, max(1, known // 2)),
-            key=f"stitching_anchors_{s.data.key}_{len(rows)}",
-            help="Of each relative representation",
-        )
-        support = first[1].number_input(
-            "Support items", 4, 100_000, 2000, key="stitching_support", persist_state="session",
-            help=f"Training items that means, covariances and anchors are taken of, at most; there are {known:,}",
-        )  # fmt: skip
-        seeds = first[2].number_input(
-            "Seeds of the reference",
-            1,
-            100_000,
-            max(1, len(s.seeds.pairs)) if len(s.seeds.pairs) else 15,
-            key=f"stitching_seeds_{s.data.key}_{len(s.seeds.pairs)}",
-            help="Pairs of the reference by seeds only, drawn at random; a run brings its own",
-        )
-        second = st.columns(3, vertical_alignment="bottom")
-        shrinkage = second[0].selectbox(
-            "Shrinkage of whitened products",
-            stitching.SHRINKAGES,
-            format_func={
-                "agreed": "agreed between the spaces",
-                "ledoit_wolf": "each space's own (Ledoit-Wolf)",
-                "fixed": "fixed",
-            }.get,
-            key="stitching_shrinkage",
-            persist_state="session",
-        )
-        amount = 0.01
-        if shrinkage == "fixed":
-            amount = second[1].number_input(
-                "Amount", 0.0, 0.99, 0.01, step=0.01, key="stitching_amount", persist_state="session"
-            )
-        with second[2]:
-            standardise = st.toggle(
-                "Standardise features",
-                key="stitching_standardise",
-                persist_state="session",
-                help="Each feature of each space gets mean 0 and variance 1 over the support",
-            )
-            hold_out = len(s.data.listed) > 2 and st.toggle(
-                "Hold the encoder's space out",
-                key="stitching_hold_out",
-                persist_state="session",
-                help="It has no part in finding anchors and shrinkage: zero-shot stitching",
-            )
-    return tuple(ways), dict(
-        anchors=int(anchors),
-        support=int(support),
-        seeds=int(seeds),
-        shrinkage=shrinkage,
-        shrinkage_amount=float(amount),
-        standardise=standardise,
-        hold_out=hold_out,
-    )
-
-
-def upload_head() -> LinearHead | None:
-    """A head from a file, read in a process of its own; what it is, or why it is none."""
-    with st.container(border=True):
-        given = st.file_uploader(
-            "Linear head: W (classes, dimensions), b, and perhaps classes",
-            type=HEAD_ENDINGS,
-            key="stitching_head",
-            help="Arrays of .npz, .pt or .safetensors; names as torch (weight, bias) and scikit-learn (coef_, "
-            "intercept_) give them are known too. Without classes they are the labels in their order.",
-        )
-        if given is None:
-            return None
-        outcome = read_head(str(loader.keep_upload(given)))
-        if "error" in outcome:
-            st.error(plain(outcome["error"]))
-            return None
-        head = get_head(outcome["reference"])
-        named = (
-            "without names" if head.classes is None else ", ".join(head.classes[:5]) + " …" * (len(head.classes) > 5)
-        )
-        st.caption(
-            f"{plain(head.source)}: {len(head.weights)} classes ({plain(named)}), reads rows of {head.dim} numbers"
-        )
-        return head
-
-
-@st.cache_data(show_spinner="Reading the head", max_entries=16)
-def read_head(path: str) -> dict:
-    return loading.head(path)
-
-
-def told(
-    data: state.Data, settings: Settings, labels: str, run: Run | None, head: LinearHead | None
-) -> tuple[int, str, float]:
-    """How many results there will be, why there will be none, and how many seconds they take."""
-    rows = data.spaces.rows
-    asked = (
-        *(one.space.fingerprint for one in data.listed),
-        "" if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
-        repr(settings),
-        labels,
-        "" if run is None else run.id,
-        "" if head is None else f"{head.source} {head.weights.shape} {head.classes}",
-    )
-    return _told(asked, lambda: questioned(data, settings, labels, run, head))
-
-
-@st.cache_resource(show_spinner=False, max_entries=64)
-def _told(asked: tuple, _question: Callable[[], Stitcher]) -> tuple[int, str, float]:
-    try:
-        question = _question()
-        count = len(question.units())
-    except InputError as e:
-        return 0, str(e), 0.0
-    if not count:
-        return 0, "nothing can be read of these spaces so: say how rows pair up, or include a run.", 0.0
-    return count, "", stitching.estimate(question.spaces, question.settings, question.aligned)
-
-
-def questioned(data: state.Data, settings: Settings, labels: str, run: Run | None, head: LinearHead | None) -> Stitcher:
-    aligned = None if run is None else stitchings.aligned(run, data.spaces, coordinates=False)
-    question = Stitcher(data.spaces, settings, labels=labels_of(data, labels), aligned=aligned, head=head)
-    question.draw(0)
-    return question
-
-
-def press(s: state.State, settings: Settings, labels: str, run: Run | None, head: LinearHead | None) -> None:
-    try:
-        kept = runner.start_stitching(
-            s, settings, run=run, head=head, labels=labels_of(s.data, labels), title=label_choices(s.data)[labels]
-        )
-    except InputError as e:
-        s.notice = str(e)
-    else:
-        st.session_state["stitching_choice"] = kept.id
 
 
 # -------------------------------------------------------------------------------------------------------------- results
@@ -469,10 +99,10 @@ def watch(s: state.State, kept: Stitching) -> None:
 def overview(s: state.State, kept: Stitching, results: pd.DataFrame, table: pd.DataFrame, *, live: bool) -> None:
     """Every representation for the decoder and encoder looked at: bars, and the same as a table."""
     data = s.data
-    d, e = looked_at(data)
+    d, e = stitch_form.looked_at(data)
     rows = stitched.rows_of_pair(kept, data, table, d, e)
     st.markdown(f"**{plain(name(data, d))} → {plain(name(data, e))}**: trained on the first, read on the second")
-    failures(kept, results, d, e)
+    stitched.failures(kept, of_pair(results, d, e))
     known = stitched.figures_of(rows)
     if not known:
         st.caption("No result of this pair yet.")
@@ -493,7 +123,7 @@ def overview(s: state.State, kept: Stitching, results: pd.DataFrame, table: pd.D
     if best_first:
         rows = rows.sort_values(figure, ascending=known[figure].lower, kind="stable")
     rows = rows.reset_index(drop=True)
-    left, right = st.columns([6, 5], gap="medium")
+    left, right = st.columns([11, 10], gap="medium")
     with left:
         draw_bars(kept, data, rows, figure, (d, e), live)
     with right:
@@ -502,9 +132,10 @@ def overview(s: state.State, kept: Stitching, results: pd.DataFrame, table: pd.D
             hide_index=True,
             height=38 + 35 * min(len(rows), 14),
             key="stitching_table",
+            placeholder="–",
             column_config=stitched.columns(known)
             | {
-                "": st.column_config.TextColumn(width=210, pinned=True),
+                "": st.column_config.TextColumn(width=290, pinned=True),
                 "majority": st.column_config.NumberColumn(
                     format="%.3f", width=80, help="Accuracy of always saying the commonest class learned"
                 ),
@@ -585,15 +216,6 @@ def of_pair(results: pd.DataFrame, d: int, e: int) -> pd.DataFrame:
     return results[own | ((here == d) & (there == e))]
 
 
-def failures(kept: Stitching, results: pd.DataFrame, d: int, e: int) -> None:
-    """Results that are none, each with its reason."""
-    failed = of_pair(results, d, e)
-    failed = failed[failed["error"] != ""]
-    for error, part in failed.groupby("error", sort=False):
-        titles = dict.fromkeys(stitched.title_of(kept, r) for r in part["representation"])
-        st.warning(f"No result for {plain(', '.join(titles))}: {plain(error)}")
-
-
 def notes(kept: Stitching, results: pd.DataFrame, d: int, e: int) -> None:
     """What must be known of the results, each once, with those that it is said of."""
     said: dict[str, list[str]] = {}
@@ -624,7 +246,7 @@ def notes(kept: Stitching, results: pd.DataFrame, d: int, e: int) -> None:
 def confusions(s: state.State, kept: Stitching, results: pd.DataFrame, table: pd.DataFrame) -> None:
     """What was taken for what in one result, linked to the maps."""
     data = s.data
-    pair = looked_at(data)
+    pair = stitch_form.looked_at(data)
     rows = stitched.rows_of_pair(kept, data, table, *pair)
     if not len(rows):
         return
@@ -656,12 +278,13 @@ def confusions(s: state.State, kept: Stitching, results: pd.DataFrame, table: pd
         mine = tested[(truth == here[i]) & ((found == here[j]) if j is not None else True)]
         choose_rows(s, e, mine, classes[i], None if j is None else classes[j])
 
-    picture, lists = st.columns([6, 5], gap="medium")
+    picture, lists = st.columns([13, 9], gap="medium")
     with picture:
         matrix(kept, counts, classes, what, by_draw[draw], pick)
     with lists:
         confusion_lists(counts, classes, what, f"{kept.id}_{by_draw[draw]}", pick)
-    outcome_map(s, kept, representation, (d, e), draw, tested, truth == found)
+    with lists if len(classes) > BESIDE else st.container():  # beside a tall matrix, so that both can be seen
+        outcome_map(s, kept, representation, (d, e), draw, tested, truth == found)
 
 
 def matrix(
@@ -717,7 +340,12 @@ def confusion_lists(
             ),
             f"stitching_often_{key}",
             f"Most frequent confusions, {what}",
-            {"of its class": st.column_config.NumberColumn(format="percent", width=95)},
+            {
+                "true": st.column_config.TextColumn(width=160),
+                "taken for": st.column_config.TextColumn(width=160),
+                "rows": st.column_config.NumberColumn(width=50),
+                "of its class": st.column_config.NumberColumn(format="percent", width=85),
+            },
         )
         more = "" if len(shown) == len(pairs) else f"The {len(shown)} most frequent of {len(pairs):,} kinds. "
         st.caption(
@@ -804,7 +432,7 @@ def outcome_map(
     """Both maps, the rows tested as right or wrong; where the run is what was read, as it aligned them."""
     data = s.data
     d, e = pair
-    wanted = looked_at(data)
+    wanted = stitch_form.looked_at(data)
     if set(wanted) != set(data.picked):
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(

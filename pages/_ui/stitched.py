@@ -25,6 +25,7 @@ LONGEST = 34  # characters of a title on an axis
 BLUE, ORANGE, DARK_BLUE = "#0072B2", "#E69F00", "#56B4E9"
 RIGHT, WRONG, TRAINING, NOT_TESTED = "right", "wrong", "training rows", "not tested"
 TEXT_CLASSES = 20  # beyond, cells have no text
+MOST_NAMED = 40  # classes beyond which only the rows of a matrix have names: columns are too narrow
 CLASS_PIXELS = ((12, 40), (24, 24), (10**9, 11))  # up to so many classes, so many pixels each
 
 
@@ -194,8 +195,8 @@ def bars(rows: pd.DataFrame, figure: str, *, chosen: int | None, dark: bool) -> 
             line=dict(color=outline, width=[2 if i == chosen else 0 for i in range(len(rows))]),
         ),
         text=[f"{v:.3f}" if np.isfinite(v) else "" for v in values],
-        textposition="inside",
-        insidetextanchor="end",
+        textposition="auto",
+        insidetextanchor="start",
         hovertext=hover,
         hoverinfo="text",
         showlegend=False,
@@ -210,7 +211,8 @@ def bars(rows: pd.DataFrame, figure: str, *, chosen: int | None, dark: bool) -> 
     plot.update_xaxes(title=about.title + (" (less is better)" if about.lower else ""), range=[0, high])
     plot.update_yaxes(
         tickvals=list(range(len(rows))),
-        ticktext=[shortened(t, 44) for t in rows["title"]],
+        ticktext=[shortened(t, 54) for t in rows["title"]],
+        tickfont_size=11,
         range=[len(rows) - 0.5, -0.5],
         showgrid=False,
         zeroline=False,
@@ -243,7 +245,7 @@ def confusion_map(counts: np.ndarray, classes: Sequence[str], dark: bool) -> tup
         zmax=1,
         colorscale=scale,
         hoverinfo="skip",
-        colorbar=dict(title=dict(text="share of<br>true class", side="top"), thickness=10, tickformat=".0%", len=0.6),
+        colorbar=dict(thickness=10, tickformat=".0%", len=min(1.0, 260 / (pixels * c))),
         xgap=1 if c <= TEXT_CLASSES else 0,
         ygap=1 if c <= TEXT_CLASSES else 0,
         **(
@@ -269,10 +271,13 @@ def confusion_map(counts: np.ndarray, classes: Sequence[str], dark: bool) -> tup
     step = max(1, -(-c // 80))  # beyond 80 classes every second or third has its name on the axis
     ticks = dict(tickvals=list(range(0, c, step)), ticktext=[shortened(n, 22) for n in classes[::step]], zeroline=False)
     ticks |= dict(showgrid=False, tickfont_size=11 if c <= 24 else 8, ticks="")
-    figure.update_xaxes(title="predicted", tickangle=-90 if c > 5 else 0, range=[-0.5, c - 0.5], **ticks)
+    across = dict(title="predicted", tickangle=-90 if c > 5 else 0) | ticks
+    if c > MOST_NAMED:
+        across |= dict(title="predicted, in the same order", showticklabels=False)
+    figure.update_xaxes(range=[-0.5, c - 0.5], **across)
     figure.update_yaxes(title="true", range=[c - 0.5, -0.5], **ticks)
     figure.update_layout(clickmode="event+select", dragmode=False, hovermode="closest")
-    return finish(figure, height=pixels * c + (150 if c > 5 else 110)), cells
+    return finish(figure, height=pixels * c + (150 if 5 < c <= MOST_NAMED else 80)), cells
 
 
 def pair_matrix(table: pd.DataFrame, data: state.Data, representation: str, figure: str, dark: bool) -> go.Figure:
@@ -307,7 +312,8 @@ def pair_matrix(table: pd.DataFrame, data: state.Data, representation: str, figu
             ygap=2,
         )
     )
-    plot.update_xaxes(title="trained on (decoder)", tickvals=list(range(n)), ticktext=labels, showgrid=False)
+    marks = [mark(data, i) for i in range(n)]
+    plot.update_xaxes(title="trained on (decoder)", tickvals=list(range(n)), ticktext=marks, showgrid=False)
     plot.update_yaxes(
         title="read (encoder)", tickvals=list(range(n)), ticktext=labels, range=[n - 0.5, -0.5], showgrid=False
     )
@@ -365,6 +371,16 @@ def of_data(data: state.Data) -> list[Stitching]:
     return [k for k in stitchings.list_stitchings() if [space["fingerprint"] for space in k.record["spaces"]] == prints]
 
 
+def with_partners(data: state.Data) -> Stitching | None:
+    """The newest that tells, or will tell, how alike partners are described by more than the references."""
+    return next((k for k in of_data(data) if k.settings.ways and (k.active or len(k.results()))), None)
+
+
+def usual_anchors(items: int) -> int:
+    """How many anchors a relative representation has unless told otherwise: 128, or half of the training items."""
+    return min(128, max(1, int(0.75 * items) // 2))
+
+
 def describe(kept: Stitching) -> str:
     r, settings = kept.record, kept.settings
     of = f"head {r['head']['source']}" if r["head"] else stitching.CLASSIFIERS[settings.classifier]
@@ -416,6 +432,13 @@ def progress(kept: Stitching, job: Job | None, done: int, key: str) -> None:
         disabled=shot.cancelling,
         help="Results so far are kept",
     )
+
+
+def failures(kept: Stitching, results: pd.DataFrame) -> None:
+    """Results that are none, each reason once."""
+    for error, part in results[results["error"] != ""].groupby("error", sort=False):
+        titles = dict.fromkeys(title_of(kept, r) for r in part["representation"])
+        st.warning(f"No result for {plain(', '.join(titles))}: {plain(error)}")
 
 
 def ended_early(kept: Stitching) -> None:
@@ -477,6 +500,7 @@ def all_pairs(kept: Stitching, data: state.Data, table: pd.DataFrame, among: dic
             pairs_frame(kept, data, part[part["decoder"] != part["encoder"]], known, titles=False),
             hide_index=True,
             key=f"{key}_table",
+            placeholder="–",
             column_config=columns(known),
             alt=f"Every ordered pair, {title_of(kept, representation)}",
         )
@@ -486,6 +510,7 @@ def all_pairs(kept: Stitching, data: state.Data, table: pd.DataFrame, among: dic
             everything,
             hide_index=True,
             key=f"{key}_everything",
+            placeholder="–",
             column_config=columns(known),
             alt="Every representation and ordered pair with its figures",
         )
