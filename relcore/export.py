@@ -208,8 +208,8 @@ def write_recipe(run: Run, pair: Pair, folder: Path) -> list[str]:
 def write_all(run: Run, pair: Pair, folder: str | Path, ending: str = "npz", k: int = 10) -> list[str]:
     """Everything a run gives away, into a folder that is new or empty; return notes on what could not be kept.
 
-    Files: ``aligned_x``, ``aligned_y`` with the ending asked for; ``seeds.csv``, ``anchors.csv``;
-    ``matches_WAY.csv`` by the coupling, or where there is none by cosine; ``metrics.csv``, ``run.json``, ``usage.txt``, ``make_again/``.
+    Files: ``aligned_x``, ``aligned_y`` with the ending asked for; ``seeds.csv``, ``anchors.csv``; ``matches_WAY.csv``,
+    by the coupling where there is one, else by cosine; ``metrics.csv``, ``run.json``, ``usage.txt``, ``make_again/``.
 
     Raises
     ------
