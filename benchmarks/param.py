@@ -1,6 +1,7 @@
 """PARAM measured: its order among anchors and similarities, against its closed-form rivals, and what it costs.
 
     python benchmarks/param.py order [--data ../shared/data] [--draws 5] [--support 2000] [--anchors 128] [--only NAME]
+    python benchmarks/param.py retrieval [--draws 5] [--anchors 128] [--only banking emoji]
     python benchmarks/param.py affine
     python benchmarks/param.py costs
 
@@ -8,7 +9,11 @@
 networks under planted affine maps, a table each: weighted F1 of a classifier trained on one space's relative
 representation and tested on another's (zero-shot; plain, and with every feature of each space standardised by its own
 support: z), alignment, and CPU seconds of finding the anchors. Of two spaces both train; of three, each is held
-out in turn and has only its support rows (Algorithm 1 of arXiv 2605.30596).
+out in turn and has only its support rows (Algorithm 1 of arXiv 2605.30596). ``--only`` takes some of
+mnist, fashion, cifar, sentences, planted, copy: each by itself takes minutes.
+
+``retrieval`` prints R@1 and R@5 for every ordered pair of three spaces, the target having had no part in the training:
+Banking77 by three encoders; emoji as pictures, in English and in French.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,8 +36,23 @@ sys.path.insert(0, str(ROOT))
 
 from relcore import seeds as choosing  # noqa: E402
 from relcore.metrics import alignment  # noqa: E402
-from relcore.ops.param import Training, cluster_averages, generalised_cca, one_row_each  # noqa: E402
-from relcore.ops.similarity import LeftOut, agreed_ridge, fit, ridge_of  # noqa: E402
+from relcore.ops.param import (  # noqa: E402
+    Shared,
+    Training,
+    attach,
+    cluster_averages,
+    generalised_cca,
+    one_row_each,
+    share,
+)
+from relcore.ops.similarity import (  # noqa: E402
+    KERNEL_GRID,
+    KernelLeftOut,
+    LeftOut,
+    agreed_ridge,
+    fit,
+    ridge_of,
+)
 from relcore.space import Pairs  # noqa: E402
 
 FIXED = 0.01  # the shrinkage that was best on digits
@@ -94,19 +114,33 @@ def cases(data: Path) -> dict[str, Callable[[], Case]]:
         x = z.spaces["x"]
         return Case(z.title, {"x": x, "copy": distorted(x, 5)}, z.labels, False)
 
-    def sentences() -> Case:
-        first, second = (read(data, f"sent_banking77_l6_{n}") for n in ("L3", "wl"))
-        spaces = {"MiniLM-L6": first["x"], "MiniLM-L3": first["y"], "WordLlama": second["y"]}
-        return Case("Banking77, three encoders", {n: floats(v) for n, v in spaces.items()}, first["labels"], True)
-
     return {
         "mnist": lambda: pair("MNIST, two networks", "mnist_two_nets"),
         "fashion": lambda: pair("Fashion-MNIST, two networks", "fashion_two_nets"),
         "cifar": lambda: pair("CIFAR-10, two EfficientNets", "img_cifar10_lite0_lite2"),
-        "sentences": sentences,
+        "sentences": lambda: sentences(data),
         "planted": planted,
         "copy": copy,
     }
+
+
+def sentences(data: Path) -> Case:
+    first, second = (read(data, f"sent_banking77_l6_{n}") for n in ("L3", "wl"))
+    same(first["texts"], second["texts"], "sentences")
+    spaces = {"MiniLM-L6": first["x"], "MiniLM-L3": first["y"], "WordLlama": second["y"]}
+    return Case("Banking77, three encoders", {n: floats(v) for n, v in spaces.items()}, first["labels"], True)
+
+
+def emoji(data: Path) -> Case:
+    first, second = (read(data, name) for name in ("emoji_image_text", "text_emoji_en_minilm_fr_e5"))
+    same(first["unified"], second["unified"], "emoji")
+    spaces = {"picture": first["x"], "English": second["x"], "French": second["y"]}
+    return Case("Emoji, picture, English, French", {n: floats(v) for n, v in spaces.items()}, first["labels"], True)
+
+
+def same(a: np.ndarray, b: np.ndarray, what: str) -> None:
+    if not np.array_equal(a, b):
+        raise SystemExit(f"row for row the two files do not hold the same {what}.")
 
 
 # ------------------------------------------------------------------------------------------------- anchors
@@ -133,11 +167,21 @@ WAYS = (
             ("PARAM Single", "single"),
             ("PARAM Multi", "multi"),
             ("k-means + WIP", "kmeans"),
-            ("CCA", "cca"),
+            ("CCA + WIP", "cca"),
         )
     ),
+    Way("CCA + kernel, agreed shrinkage", "cca", "kernel"),
     Way("PARAM Multi + centred cosine", "multi", "centred"),
 )
+
+
+class Found(NamedTuple):
+    """Mixture (m, K), ridge of the whitening, CPU seconds, and the kernel's own ridge."""
+
+    mixture: torch.Tensor
+    ridge: float
+    seconds: float
+    kernel: float = 0.0
 
 
 class Finder:
@@ -160,19 +204,31 @@ class Finder:
     def _generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(self.draw)
 
-    def find(self, way: Way) -> tuple[torch.Tensor, float, float]:
-        """Mixture (m, K), ridge, CPU seconds."""
+    def find(self, way: Way) -> Found:
         if way.anchors == "random":
             order = torch.randperm(self.count, generator=self._generator())[: self.anchors]
             mixture, ridge, seconds = one_row_each(order, self.count), ridge_of(FIXED), 0.0
         else:
             mixture, ridge, seconds = self._made(way.anchors, way.shrinkage)
+        if way.similarity == "kernel":
+            return self._kernel(way, mixture, ridge, seconds)
         if way.similarity != "wip" or way.shrinkage != "agreed" or way.anchors == "multi":
-            return mixture, ridge, seconds
+            return Found(mixture, ridge, seconds)
         known, more = self._once(("known",), lambda: [LeftOut(s) for s in self.supports])
         seconds += more if way.anchors == "random" else 0.0
         agreed, more = self._once(("agreed", way.anchors), lambda: agreed_ridge(known, mixture).ridge)
-        return mixture, agreed, seconds + more  # as the methods do where mixtures are not made of pairs; CCA too
+        return Found(mixture, agreed, seconds + more)  # as the methods do
+
+    def _kernel(self, way: Way, mixture: torch.Tensor, ridge: float, seconds: float) -> Found:
+        """Whitened by the ridge of all seeds, or the anchors' where it is larger; and a ridge of the kernel's own."""
+        known, _ = self._once(("known",), lambda: [LeftOut(s) for s in self.supports])
+
+        def agree() -> tuple[float, float]:
+            white = max(ridge, agreed_ridge(known, mixture).ridge)
+            return white, agreed_ridge([KernelLeftOut(k, white) for k in known], mixture, KERNEL_GRID).ridge
+
+        (white, own), more = self._once(("kernel", way.anchors), agree)
+        return Found(mixture, white, seconds + more, own)
 
     def _made(self, how: str, shrinkage: str) -> tuple[torch.Tensor, float, float]:
         known, seconds = self._once(("known",), lambda: [LeftOut(s) for s in self.supports])
@@ -202,11 +258,12 @@ class Finder:
         return mixture, ridge, seconds + more
 
 
-def relative(
-    way: Way, mixture: torch.Tensor, ridge: float, support: torch.Tensor, *rows: torch.Tensor
-) -> list[torch.Tensor]:
+def relative(way: Way, found: Found, support: torch.Tensor, *rows: torch.Tensor) -> list[torch.Tensor]:
     """Relative representations of a space's support and of other rows of it; it need not have trained."""
-    similarity, anchors = fit(way.similarity, support, ridge=ridge), mixture @ support.double()
+    if way.similarity == "kernel":
+        kernel = KernelLeftOut(support, found.ridge).similarity(found.mixture, found.kernel)
+        return [kernel(v).double() for v in (support, *rows)]
+    similarity, anchors = fit(way.similarity, support, ridge=found.ridge), found.mixture @ support.double()
     return [similarity(v, anchors).double() for v in (support, *rows)]
 
 
@@ -292,12 +349,12 @@ def one_draw(case: Case, draw: int, size: int, anchors: int, results: dict[str, 
     for way in WAYS:
         found = []
         for finder, pairs in finders:
-            mixture, ridge, seconds = finder.find(way)
+            how = finder.find(way)
             used = sorted({n for pair in pairs for n in pair})
-            seen = {n: relative(way, mixture, ridge, case.spaces[n][support], case.spaces[n][test]) for n in used}
-            shrunk = ridge / (1 + ridge) if way.similarity == "wip" else float("nan")
+            seen = {n: relative(way, how, case.spaces[n][support], case.spaces[n][test]) for n in used}
+            shrunk = how.ridge / (1 + how.ridge) if way.similarity in ("wip", "kernel") else float("nan")
             for s, t in pairs:
-                extra = {"shrinkage": shrunk, "CPU s": seconds}
+                extra = {"shrinkage": shrunk, "CPU s": how.seconds}
                 found.append(scores(seen[s], seen[t], labels) | extra)
         results.setdefault(way.title, []).append({k: float(np.mean([f[k] for f in found])) for k in found[0]})
 
@@ -342,8 +399,10 @@ def print_order(results) -> None:
             told.append(f"{b.split(',')[0]} less {a.split(',')[0]}: " + _both(results, b, a))
         top = "Absolute, each space its own classifier"
         told.append(f"absolute less PARAM Multi: F1 {difference(results, top, steps[-1], 'F1')}")
-        for rival in ("k-means + WIP", "CCA"):
+        for rival in ("k-means + WIP", "CCA + WIP", "CCA + kernel"):
             name = f"{rival}, {said}"
+            if name not in results:
+                continue
             cost = np.mean([d["CPU s"] for d in results[steps[-1]]]) / np.mean([d["CPU s"] for d in results[name]])
             told.append(f"PARAM Multi less {rival}: {_both(results, steps[-1], name)}, {cost:.1f} times its CPU time")
         print(f"\nWith {said} (mean, standard error over draws): " + "; ".join(told) + ".", flush=True)
@@ -358,13 +417,121 @@ def order(args) -> None:
         if args.only and name not in args.only:
             continue
         case, results = make(), {}
-        size = min(args.support, len(case.labels) * 2 // 3)
+        size = min(args.support or 2000, len(case.labels) * 2 // 3)
         for draw in range(args.draws):
             one_draw(case, draw, size, args.anchors, results)
         dims = ", ".join(f"{n} {v.shape[1]}" for n, v in case.spaces.items())
         held = "each space held out in turn" if case.held_out else "both spaces train"
         note = f"{size} support rows, {args.anchors} anchors, {args.draws} draws, dimensions {dims}; {held}."
         print_table(case, results, note)
+
+
+# ------------------------------------------------------------------------------------------------- retrieval
+
+Encoded = Callable[[str, torch.Tensor], torch.Tensor]  # rows of a space, by its name, to a common space
+
+
+def trained(case: Case, support: np.ndarray, sources: list[str], anchors: int, draw: int):
+    """(title, encoder, CPU seconds) of every way, of anchors found in the sources alone; any space may attach."""
+
+    def rows(name: str) -> torch.Tensor:
+        return case.spaces[name][support]
+
+    def generator() -> torch.Generator:
+        return torch.Generator().manual_seed(draw)
+
+    def attached(shared: Shared) -> Encoded:
+        made: dict[str, tuple] = {}
+
+        def encode(name: str, v: torch.Tensor) -> torch.Tensor:
+            if name not in made:
+                made[name] = attach(rows(name), shared)
+            return made[name][0](v, made[name][1])
+
+        return encode
+
+    size = len(support)
+    random = one_row_each(torch.randperm(size, generator=generator())[:anchors], size)
+    yield "Random + Cosine", lambda name, v: fit("cosine", rows(name))(v, random @ rows(name).double()), 0.0
+    begun = time.process_time()
+    known = [LeftOut(rows(s)) for s in sources]
+    every = agreed_ridge(known).ridge
+    spent = time.process_time() - begun
+    ridge = agreed_ridge(known, random).ridge
+    yield "Random + WIP", attached(Shared(random, ridge, None)), time.process_time() - begun
+    begun = time.process_time()
+    single = share([rows(sources[0])], "param", anchors=anchors, generator=generator(), ridge=every, steps=STEPS)
+    single = Shared(single.mixture, agreed_ridge(known, single.mixture).ridge, None)
+    yield "PARAM Single", attached(single), spent + time.process_time() - begun
+    for title, how in (("PARAM Multi", "param"), ("k-means + WIP", "kmeans"), ("CCA + WIP", "cca")):
+        begun = time.process_time()
+        more = {"steps": STEPS} if how == "param" else {}
+        shared = share([rows(s) for s in sources], how, anchors=anchors, generator=generator(), **more)
+        spent = time.process_time() - begun
+        yield title, attached(shared), spent
+    begun = time.process_time()
+    white = max(every, shared.ridge)
+    own = agreed_ridge([KernelLeftOut(k, white) for k in known], shared.mixture, KERNEL_GRID).ridge
+    spent += time.process_time() - begun
+    kernels: dict[str, Any] = {}
+
+    def kernel(name: str, v: torch.Tensor) -> torch.Tensor:
+        if name not in kernels:
+            kernels[name] = KernelLeftOut(rows(name), white).similarity(shared.mixture, own)
+        return kernels[name](v)
+
+    yield "CCA + kernel", kernel, spent
+
+
+def retrieval(args) -> None:
+    """R@1 and R@5 of every ordered pair, by cosine among all test rows; the target is held out of the training."""
+    for key, make in (("banking", sentences), ("emoji", emoji)):
+        if args.only and key not in args.only:
+            continue
+        case = make(args.data)
+        names = list(case.spaces)
+        pairs = [(s, t) for s in names for t in names if s != t]
+        size = min(args.support or 1500, len(case.labels) // 2)
+        results: dict[str, dict[tuple[str, str], list[tuple[float, ...]]]] = {}
+        seconds: dict[str, list[float]] = {}
+
+        def note(title: str, s: str, t: str, a: torch.Tensor, b: torch.Tensor, results=results) -> None:
+            both = alignment.between({"s": a, "t": b})[0]
+            results.setdefault(title, {}).setdefault((s, t), []).append((both["r@1"], both["r@5"], both["mrr"]))
+
+        for draw in range(args.draws):
+            order = np.random.default_rng(draw).permutation(len(case.labels))
+            support, test = order[:size], order[size : size + 2000]
+            for t in names:
+                sources = [n for n in names if n != t]
+                for s in sources:
+                    a, b = (case.spaces[n] for n in (s, t))
+                    if a.shape[1] == b.shape[1]:
+                        sides = [(v[test] - v[support].mean(0)).double() for v in (a, b)]
+                        note("Absolute, where dimensions agree", s, t, *sides)
+                for title, encode, spent in trained(case, support, sources, args.anchors, draw):
+                    seconds.setdefault(title, []).append(spent)
+                    seen = {n: encode(n, case.spaces[n][test]).double() for n in names}
+                    for s in sources:
+                        note(title, s, t, seen[s], seen[t])
+        dims = ", ".join(f"{n} {v.shape[1]}" for n, v in case.spaces.items())
+        print(
+            f"\n### {case.title}\n\nR@1 / R@5 in %, of {len(test)} rows, {args.draws} draws (sd of R@1); {size} "
+            f"support rows, {args.anchors} anchors, dimensions {dims}; the target is held out of the training.\n"
+        )
+        print("| | " + " | ".join(f"{s} to {t}" for s, t in pairs) + " | mean MRR | CPU s |")
+        print("|" + "---|" * (len(pairs) + 3))
+        for title, by in results.items():
+            cells = []
+            for pair in pairs:
+                got = np.array(by.get(pair, []))
+                sd = got[:, 0].std(ddof=1) if len(got) > 1 else 0.0
+                cells.append(
+                    f"{100 * got[:, 0].mean():.1f} ± {100 * sd:.1f} / {100 * got[:, 1].mean():.1f}" if len(got) else "-"
+                )
+            mrr = f"{np.mean([[g[2] for g in got] for got in by.values()]):.3f}" if len(by) == len(pairs) else "-"
+            spent = f"{np.mean(seconds[title]):.2f}" if title in seconds else "-"
+            print(f"| {title} | " + " | ".join(cells) + f" | {mrr} | {spent} |", flush=True)
 
 
 # ------------------------------------------------------------------------------------------------- affine
@@ -380,10 +547,10 @@ def affine(args) -> None:
     for condition in (1.0, 3.0, 10.0, 100.0, 1000.0):
         other = distorted(x, 3, condition)
         cells = []
-        for share in shares:
+        for part in shares:
             sides = []
             for v in (x, other):
-                s = fit("wip", v[:1000], ridge=ridge_of(share))
+                s = fit("wip", v[:1000], ridge=ridge_of(part))
                 sides.append(s(v[1000:2000], mixture @ v[:1000].double()))
             got = alignment.between({"a": sides[0], "b": sides[1]})[0]
             cells.append(f"{got['nmse']:.1e} / {got['mrr']:.3f}")
@@ -404,12 +571,16 @@ def costs(args) -> None:
         x, y = (shared + 0.5 * torch.randn(n, d, generator=g) for _ in range(2))
         for name, params in (
             ("relative", {"similarity": "wip"}),
+            ("relative", {"similarity": "kernel"}),
             ("kmeans", {}),
             ("cca", {}),
+            ("cca", {"similarity": "kernel"}),
             ("param", {}),
             ("param", {"mode": "single"}),
         ):
             m = method(name, **params)
+            if seeds == 100:  # the first call of a kind loads what it needs
+                m.fit(x, y, Pairs.by_row(seeds), generator=torch.Generator().manual_seed(0))
             begun = time.process_time()
             m.fit(x, y, Pairs.by_row(seeds), generator=torch.Generator().manual_seed(0))
             took, told = time.process_time() - begun, m.estimate(n, n, d, d, seeds).seconds
@@ -419,16 +590,16 @@ def costs(args) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("order", "affine", "costs"))
+    parser.add_argument("what", choices=("order", "retrieval", "affine", "costs"))
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--support", type=int, default=2000)
+    parser.add_argument("--support", type=int, help="rows: 2000, of retrieval 1500, where there are so many")
     parser.add_argument("--anchors", type=int, default=128)
     parser.add_argument("--only", nargs="*", default=())
     parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    {"order": order, "affine": affine, "costs": costs}[args.what](args)
+    {"order": order, "retrieval": retrieval, "affine": affine, "costs": costs}[args.what](args)
 
 
 if __name__ == "__main__":
