@@ -1,4 +1,4 @@
-"""Sweeps: methods by seed budgets by corrupted shares by random seeds, a run each, gathered in one table.
+"""Sweeps: methods by seed budgets, pool sizes, overlaps, corrupted shares and random seeds, a run each, in one table.
 
 A sweep is a TOML file::
 
@@ -10,6 +10,9 @@ A sweep is a TOML file::
     seeds = [100, 1000]                       # budgets, drawn from the true pairs
     corruption = [0, 0.5, 0.95]               # shares of the seeds given a partner of another class; default [0]
     random_seeds = [0, 1, 2]                  # of every random choice; default [0]
+    pool = [200, 800]                         # rows a side beside seeds and test pairs; default: all rows as they are
+    overlap = [0, 0.5, 1]                     # share of a pool that both sides have, unknown to the method; default [1]
+    test = 200                                # pairs that are scored, where there is a pool; default 200
 
     [data]                                    # sample, or x and y with pair_by or pairs as of the align command
     sample = "fashion"
@@ -18,6 +21,7 @@ A sweep is a TOML file::
     name = "hga"
     label = "HGA"                             # default: the method's title
     params = { mode = "paper" }               # default: none
+    grid = { restarts = [8, 32] }             # one parameter of it that takes several values; default: none
 
 Each :class:`Cell` of it is one alignment, made by :func:`run_cell` in whatever process; its row of figures is appended
 to ``rows.jsonl`` in the sweep's folder as soon as it is there. A sweep that is started again makes the cells that are
@@ -29,8 +33,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import difflib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -41,6 +47,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from relcore import __version__, formats, methods, parallel, samples, seeds, store
 from relcore.errors import InputError, RelcoreError
@@ -56,9 +64,17 @@ MOST_CELLS = 10_000
 WAYS = ("x_to_y", "y_to_x")
 SCORES = ("r@1", "r@10", "mrr")
 CONFIDENCE = ("score", "fit", "margin", "votes", "restarts")
+TEST = 200  # pairs that are scored beside a pool
 KEYS = {
     *("name", "title", "description", "data", "methods", "seeds", "corruption", "random_seeds", "preprocess", "folds"),
-    "device",
+    *("device", "pool", "overlap", "test"),
+}
+AXES = {
+    "seeds": "seed budget",
+    "corruption": "share of wrong seeds",
+    "pool": "pool size",
+    "overlap": "share of the pool that both sides have",
+    "varied": "parameter",
 }
 LABELS = "stitching"  # figures that need labels begin so
 
@@ -120,9 +136,22 @@ class Entrant:
     method: str
     label: str
     params: tuple[Param, ...] = ()
+    grid: tuple[str, tuple[str | int | float | bool, ...]] | None = None
 
-    def build(self) -> methods.Method:
-        return methods.method(self.method, **dict(self.params))
+    def settings(self) -> list[tuple[Param, ...]]:
+        """Parameters of each value of the grid; one set without a grid."""
+        if self.grid is None:
+            return [self.params]
+        name, values = self.grid
+        return [tuple(sorted((dict(self.params) | {name: value}).items())) for value in values]
+
+    def build(self) -> list[methods.Method]:
+        """The method of each of its settings."""
+        return [methods.method(self.method, **dict(params)) for params in self.settings()]
+
+    def varied(self, cell: Cell) -> str | int | float | bool | None:
+        """The value of the grid that a cell has."""
+        return None if self.grid is None else dict(cell.params)[self.grid[0]]
 
 
 @dataclass(frozen=True)
@@ -134,6 +163,9 @@ class Cell:
     seeds: int = 0
     corruption: float = 0.0
     seed: int = 0
+    pool: int = 0
+    overlap: float = 1.0
+    test: int = 0
 
     @property
     def key(self) -> str:
@@ -153,6 +185,9 @@ class Sweep:
     seeds: tuple[int, ...]
     corruption: tuple[float, ...] = (0.0,)
     random_seeds: tuple[int, ...] = (0,)
+    pool: tuple[int, ...] = (0,)
+    overlap: tuple[float, ...] = (1.0,)
+    test: int = TEST
     preprocess: tuple[str, ...] = DEFAULT
     folds: int = 0
     device: str = "cpu"
@@ -165,23 +200,46 @@ class Sweep:
 
     def to_dict(self) -> dict[str, Any]:
         record = dataclasses.asdict(self)
-        record["methods"] = [{"name": e.method, "label": e.label, "params": dict(e.params)} for e in self.entrants]
+        record["methods"] = [
+            {"name": e.method, "label": e.label, "params": dict(e.params)}
+            | ({} if e.grid is None else {"grid": {e.grid[0]: list(e.grid[1])}})
+            for e in self.entrants
+        ]
         del record["entrants"]
+        if self.pool == (0,):
+            del record["pool"], record["overlap"], record["test"]
         return json.loads(json.dumps(record | {"preprocess": ",".join(self.preprocess) or "none"}))
 
     def on(self, data: Data) -> tuple[Sweep, list[str]]:
         """The same on other data, without the budgets those cannot give; and a sentence on each thing left out."""
         pair = data.open()
         known = 0 if pair.truth is None else len(pair.truth)
-        fits = tuple(budget for budget in self.seeds if budget <= known)
+        least = self.wanted(0, min(self.pool))
+        fits = tuple(budget for budget in self.seeds if budget + least <= known)
         if not fits:
             raise InputError(
-                f"the sweep {self.name} wants {min(self.seeds):,} seeds or more, and {known:,} true pairs are known "
-                "here; pair more rows on the Data page, or sweep smaller budgets."
+                f"the sweep {self.name} wants {self.wanted(min(self.seeds), min(self.pool)):,} true pairs or more, and "
+                f"{known:,} are known here; pair more rows on the Data page, or sweep smaller budgets."
             )
-        left = [budget for budget in self.seeds if budget > known]
-        notes = [f"{budget:,} seeds are left out: {known:,} true pairs are known here" for budget in left]
-        return dataclasses.replace(self, data=data, seeds=fits), notes
+        pools = tuple(pool for pool in self.pool if self.wanted(max(fits), pool) <= known)
+        if not pools:  # fewer seeds leave room for a pool
+            pools = (min(self.pool),)
+            fits = tuple(budget for budget in fits if self.wanted(budget, pools[0]) <= known)
+        told = f": {known:,} true pairs are known here"
+        notes = [f"{budget:,} seeds are left out{told}" for budget in self.seeds if budget not in fits]
+        notes += [f"a pool of {pool:,} is left out{told}" for pool in self.pool if pool not in pools]
+        return dataclasses.replace(self, data=data, seeds=fits, pool=pools), notes
+
+    def axes(self) -> dict[str, str]:
+        """What takes several values, with the words for it; a curve can be drawn along each."""
+        several = {a for a in ("seeds", "corruption", "pool", "overlap") if len(getattr(self, a)) > 1}
+        grids = list(dict.fromkeys(e.grid[0] for e in self.entrants if e.grid is not None))
+        words = {a: text for a, text in AXES.items() if a in several}
+        return words | ({"varied": " / ".join(grids)} if grids else {})
+
+    def wanted(self, seeds: int, pool: int) -> int:
+        """How many true pairs a cell is made of: its seeds, and where it has a pool, test pairs and both pools."""
+        return seeds + (0 if not pool else self.test + pool + (pool - round(min(self.overlap) * pool)))
 
     def check(self) -> Pair:
         """Open the data and refuse what no cell could do.
@@ -197,10 +255,22 @@ class Sweep:
                 f"{self.name}: seeds holds {max(self.seeds):,}, and {known:,} true pairs are known; ask for fewer, or "
                 "say how rows pair up."
             )
-        for method in (entrant.build() for entrant in self.entrants):
+        most = self.wanted(max(self.seeds), max(self.pool))
+        if most > known:
+            raise InputError(
+                f"{self.name}: {max(self.seeds):,} seeds, {self.test:,} test pairs and two pools of "
+                f"{max(self.pool):,} take {most:,} true pairs, and {known:,} are known; ask for smaller pools."
+            )
+        for method in (m for entrant in self.entrants for m in entrant.build()):
             for budget in self.seeds:
-                method.check(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget)
+                for pool in self.pool:
+                    n, m = self.rows(pair, budget, pool)
+                    method.check(n, m, pair.x.dim, pair.y.dim, budget)
         return pair
+
+    def rows(self, pair: Pair, budget: int, pool: int) -> tuple[int, int]:
+        """How many rows a cell has on each side."""
+        return (budget + self.test + pool,) * 2 if pool else (len(pair.x), len(pair.y))
 
     def seconds(self, rows: dict[str, dict[str, Any]]) -> float | None:
         """What the cells that are missing or failed in ``rows`` are expected to take, one after the other.
@@ -208,25 +278,22 @@ class Sweep:
         By what cells of the same method and budget took, else by the method's own estimate; None where it has none.
         """
         pair = self.data.open()
-        built = {entrant: entrant.build() for entrant in self.entrants}
-        taken: dict[tuple[Entrant, int], list[float]] = {}
-        missing: list[tuple[Entrant, int]] = []
-        for key, (entrant, cell) in self.cells().items():
-            row = rows.get(key)
+        taken: dict[tuple, list[float]] = {}
+        missing: list[tuple] = []
+        for key, (_, cell) in self.cells().items():
+            row, like = rows.get(key), (cell.method, cell.params, cell.seeds, cell.pool)
             if row is None or row.get("error"):
-                missing.append((entrant, cell.seeds))
+                missing.append(like)
             else:
-                taken.setdefault((entrant, cell.seeds), []).append(row["seconds"])
-        total = 0.0
-        for entrant, budget in missing:
-            if seen := taken.get((entrant, budget)):
-                total += sum(seen) / len(seen)
-                continue
-            cost = built[entrant].estimate(len(pair.x), len(pair.y), pair.x.dim, pair.y.dim, budget).seconds
+                taken.setdefault(like, []).append(row["seconds"])
+        expected = {like: sum(seen) / len(seen) for like, seen in taken.items()}
+        for name, params, budget, pool in {like for like in missing if like not in expected}:
+            n, m = self.rows(pair, budget, pool)
+            cost = methods.method(name, **dict(params)).estimate(n, m, pair.x.dim, pair.y.dim, budget).seconds
             if cost is None:
                 return None
-            total += cost * (1 + self.folds)
-        return total
+            expected[name, params, budget, pool] = cost * (1 + self.folds)
+        return sum(expected[like] for like in missing)
 
 
 @lru_cache(maxsize=1000)
@@ -239,12 +306,21 @@ def _resolved(method: str, params: tuple[Param, ...]) -> dict[str, Any]:
 @lru_cache(maxsize=8)
 def _cells(sweep: Sweep) -> dict[str, tuple[Entrant, Cell]]:
     out = {}
-    for seed in sweep.random_seeds:
-        for budget in sweep.seeds:
-            for share in sweep.corruption if budget else (0.0,):
-                for entrant in sweep.entrants:
-                    cell = Cell(entrant.method, entrant.params, budget, share, seed)
-                    out[cell.key] = (entrant, cell)
+    parts = itertools.product(sweep.random_seeds, sweep.seeds, sweep.pool, sweep.overlap, sweep.corruption)
+    for seed, budget, pool, overlap, share in parts:
+        for entrant in sweep.entrants:
+            for params in entrant.settings():
+                cell = Cell(
+                    entrant.method,
+                    params,
+                    budget,
+                    share if budget else 0.0,
+                    seed,
+                    pool,
+                    overlap if pool else 1.0,
+                    sweep.test if pool else 0,
+                )
+                out.setdefault(cell.key, (entrant, cell))
     return out
 
 
@@ -286,7 +362,9 @@ def from_dict(record: dict[str, Any], source: str, folder: Path | None = None) -
         return InputError(f"{source}: {what} is {found!r}, wanted {wanted}.")
 
     for key in record.keys() - KEYS:
-        raise InputError(f"{source}: there is no key {key!r}; a sweep has {', '.join(sorted(KEYS))}.")
+        near = difflib.get_close_matches(key, KEYS, 1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        raise InputError(f"{source}: there is no key {key!r}; a sweep has {', '.join(sorted(KEYS))}.{meant}")
     name = record.get("name", "")
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", name):
         raise refuse("name", name, "small letters, digits, - and _")
@@ -306,6 +384,13 @@ def from_dict(record: dict[str, Any], source: str, folder: Path | None = None) -
     budgets = numbers("seeds", int, 0, 10**8, ())
     shares = numbers("corruption", float, 0, 1, (0.0,))
     random_seeds = numbers("random_seeds", int, 0, 2**31 - 1, (0,))
+    pools = numbers("pool", int, 2, 10**8, ()) if "pool" in record else (0,)
+    overlaps = numbers("overlap", float, 0, 1, (1.0,))
+    test = record.get("test", TEST)
+    if not isinstance(test, int) or isinstance(test, bool) or not 2 <= test <= 10**7:
+        raise refuse("test", test, "a whole number from 2")
+    if pools == (0,) and {"overlap", "test"} & record.keys():
+        raise InputError(f"{source}: overlap and test say how a pool is made; give pool too, a list of sizes.")
     data = _data_from(record.get("data"), source, folder)
     entrants = _entrants_from(record.get("methods"), source)
     folds = record.get("folds", 0)
@@ -323,13 +408,17 @@ def from_dict(record: dict[str, Any], source: str, folder: Path | None = None) -
         seeds=budgets,
         corruption=shares,
         random_seeds=random_seeds,
+        pool=pools,
+        overlap=overlaps,
+        test=test,
         preprocess=parse_steps(record.get("preprocess", ",".join(DEFAULT))),
         folds=folds,
         device=record.get("device", "cpu"),
         title=record.get("title", "") or name,
         description=record.get("description", ""),
     )
-    count = len(budgets) * len(shares) * len(random_seeds) * len(entrants)
+    settings = sum(len(entrant.settings()) for entrant in entrants)
+    count = len(budgets) * len(shares) * len(random_seeds) * len(pools) * len(overlaps) * settings
     if count > MOST_CELLS:
         raise InputError(f"{source}: asks for {count:,} cells, wanted at most {MOST_CELLS:,}.")
     return sweep
@@ -364,16 +453,21 @@ def _entrants_from(record: Any, source: str) -> tuple[Entrant, ...]:
         raise InputError(f'{source}: methods is missing; wanted [[methods]] with name = "procrustes".')
     out = []
     for r in record:
-        for key in r.keys() - {"name", "label", "params"}:
-            raise InputError(f"{source}: a method has no key {key!r}; it has name, label and params.")
-        name, params = r.get("name", ""), r.get("params", {})
+        for key in r.keys() - {"name", "label", "params", "grid"}:
+            raise InputError(f"{source}: a method has no key {key!r}; it has name, label, params and grid.")
+        name, params, grid = r.get("name", ""), r.get("params", {}), r.get("grid", {})
         if not isinstance(name, str) or not isinstance(params, dict):
             raise InputError(f"{source}: wanted a method's name as text and its params as a table.")
+        if not isinstance(grid, dict) or len(grid) > 1 or not all(isinstance(v, list) and v for v in grid.values()):
+            raise InputError(f"{source}: grid is {grid!r}, wanted one parameter and a list of its values.")
+        varied = next(((k, tuple(dict.fromkeys(v))) for k, v in grid.items()), None)
         try:
             title = methods.method(name, **params).title
+            entrant = Entrant(name, str(r.get("label", "")) or title, tuple(sorted(params.items())), varied)
+            entrant.build()
         except InputError as e:
             raise InputError(f"{source}: {e}") from None
-        out.append(Entrant(name, str(r.get("label", "")) or title, tuple(sorted(params.items()))))
+        out.append(entrant)
     labels = [e.label for e in out]
     if len(set(labels)) < len(labels):
         raise InputError(f"{source}: two methods have the same label; give each its own.")
@@ -409,7 +503,10 @@ def _figures(sweep: Sweep, cell: Cell, fingerprints: tuple[str, str]) -> dict[st
     pair = sweep.data.open()
     if (pair.x.fingerprint, pair.y.fingerprint) != tuple(fingerprints):
         raise InputError("the data found where the cell ran are not those the sweep was started with; sweep anew.")
-    known = seeds.draw(pair.truth, cell.seeds, seed=cell.seed) if cell.seeds else Pairs.empty()
+    if cell.pool:
+        pair, known = pooled(pair, cell)
+    else:
+        known = seeds.draw(pair.truth, cell.seeds, seed=cell.seed) if cell.seeds else Pairs.empty()
     wrong = 0
     if cell.corruption:
         known, mask = seeds.corrupt(known, cell.corruption, pair.y.labels, len(pair.y), seed=cell.seed)
@@ -433,6 +530,26 @@ def _figures(sweep: Sweep, cell: Cell, fingerprints: tuple[str, str]) -> dict[st
         found = retrieval.retrieval(a.x, a.y, fit.scored)
         out |= {f"{score} {way}": found[way][score] for way in WAYS for score in SCORES} | {"scored": len(fit.scored)}
     return out | _stitching(pair, a.x.numpy(), a.y.numpy())
+
+
+def pooled(pair: Pair, cell: Cell) -> tuple[Pair, Pairs]:
+    """Seeds, test pairs and two pools of a cell, drawn from the true pairs; the truth told of is seeds and test pairs.
+
+    Rows lie in this order, so that the first are the seeds. Rows of a pool that both sides have are not told of: they
+    are there to be found, and not scored.
+    """
+    order = np.random.default_rng(cell.seed).permutation(len(pair.truth))
+    both = round(cell.overlap * cell.pool)
+    known, rest = order[: cell.seeds + cell.test], order[cell.seeds + cell.test :]
+    pools = (rest[: cell.pool], np.concatenate([rest[:both], rest[cell.pool : 2 * cell.pool - both]]))
+    sides = []
+    for space, column, pool in zip((pair.x, pair.y), pair.truth.array.T, pools, strict=True):
+        rows = column[np.concatenate([known, pool])]
+        labels = None if space.labels is None else space.labels[rows]
+        parts = {"vectors": np.ascontiguousarray(space.vectors[rows]), "ids": space.ids[rows]}
+        sides.append(dataclasses.replace(space, **parts, names=space.names[rows], labels=labels, meta=None, media=None))
+    truth = Pairs.by_row(len(known))
+    return Pair(*sides, truth), truth.take(np.arange(cell.seeds))
 
 
 def _stitching(pair: Pair, x: Any, y: Any) -> dict[str, float]:
@@ -526,13 +643,19 @@ class Kept:
 
         done = self.rows()
         cells = (sweep or self.sweep).cells()
-        rows = [done[key] | {"label": entrant.label} for key, (entrant, _) in cells.items() if key in done]
-        first = ["label", "seeds", "corruption", "seed", "error"]
+        rows = [
+            done[key] | {"label": entrant.label, "varied": entrant.varied(cell)}
+            for key, (entrant, cell) in cells.items()
+            if key in done
+        ]
+        wanted = sweep or self.sweep
+        more = [a for a in ("pool", "overlap", "varied") if a in wanted.axes()]
+        first = ["label", "seeds", "corruption", *more, "seed", "error"]
         table = pd.DataFrame(rows, columns=None if rows else first)
         if "error" not in table:
             table["error"] = ""
         table["error"] = table["error"].fillna("")
-        rest = [c for c in table.columns if c not in (*first, "key", "method", "params")]
+        rest = [c for c in table.columns if c not in (*first, *AXES, "test", "key", "method", "params")]
         return table[first + rest]
 
 
@@ -686,10 +809,11 @@ def bands(table: pd.DataFrame, value: str, along: str) -> pd.DataFrame:
 
     Returns
     -------
-    ``label, seeds, corruption, n, mean, low, high``, sorted along; failed cells are left out.
+    ``label``, the axes there are in the table, ``n, mean, low, high``, sorted along; failed cells are left out.
     """
     known = table[table[value].notna() & (table["error"] == "")]
-    groups = known.groupby(["label", "seeds", "corruption"], sort=False)[value]
+    axes = [a for a in AXES if a in table.columns]
+    groups = known.groupby(["label", *axes], sort=False, dropna=False)[value]
     out = groups.agg(n="count", mean="mean", low="min", high="max").reset_index()
     return out.sort_values(along, kind="stable")
 

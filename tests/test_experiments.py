@@ -98,12 +98,76 @@ def test_without_seeds_there_is_nothing_to_corrupt(files):
     )
 
 
-def test_every_shipped_sweep_can_be_read_and_its_data_allow_it():
-    assert {"corruption", "score"} <= experiments.shipped().keys()
-    for name in ("corruption", "score"):
-        sweep = experiments.read(name)
-        assert sweep.name == name and sweep.description
+SHIPPED = sorted(p.stem for p in experiments.SHIPPED.glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_sweep_can_be_read_and_its_data_allow_it(name):
+    sweep = experiments.read(name)
+    assert sweep.name == name and sweep.description and sweep.axes()
+    assert experiments.from_dict(sweep.to_dict(), "again") == sweep
+    sweep.check()
+    assert sweep.seconds({}) > 0
+
+
+def test_the_sweeps_of_the_four_papers_are_there():
+    assert {"anchors", "pool", "overlap", "corruption", "score", "mixtures", "support", "seeds"} <= set(SHIPPED)
+
+
+def pooled(files: Path, name: str = "pool.toml", **changes: str) -> Path:
+    path = write(files, name, seeds="[10]", corruption="[0]", random_seeds="[0, 1]", **changes)
+    path.write_text(path.read_text().replace("[data]", "pool = [20, 30]\noverlap = [0, 0.5]\ntest = 40\n[data]", 1))
+    return path
+
+
+def test_a_pool_is_what_it_says(files):
+    sweep = experiments.read(pooled(files))
+    assert experiments.from_dict(sweep.to_dict(), "again") == sweep
+    pair = sweep.check()
+    cells = [cell for _, cell in sweep.cells().values()]
+    assert len(cells) == 2 * 2 * 2 * 2 and set(sweep.axes()) == {"pool", "overlap"}
+    for cell in cells:
+        sub, known = experiments.pooled(pair, cell)
+        assert len(sub.x) == len(sub.y) == 10 + 40 + cell.pool
+        assert known.array.tolist() == [[i, i] for i in range(10)] and len(sub.truth) == 50
+        told, beside = slice(0, 50), slice(50, None)  # row i of x is row i of y in these files
+        assert sub.x.ids[told].tolist() == sub.y.ids[told].tolist()
+        shared = set(sub.x.ids[beside]) & set(sub.y.ids[beside])
+        assert len(shared) == round(cell.overlap * cell.pool)
+        assert not set(sub.x.ids[told]) & (set(sub.x.ids[beside]) | set(sub.y.ids[beside]))
+        np.testing.assert_array_equal(sub.y.vectors, pair.y.vectors[pair.y.positions(sub.y.ids)])
+
+
+def test_cells_with_pools_and_grids_are_scored_and_drawn(files):
+    path = pooled(files, "grid.toml")
+    grid = '[[methods]]\nname = "relative"\nlabel = "random"\nparams = {choose = "random"}\ngrid = {count = [3, 8]}\n'
+    path.write_text(path.read_text() + grid)
+    sweep = experiments.read(path)
+    assert sweep.axes()["varied"] == "count"
+    kept = experiments.create(sweep)
+    drained(kept)
+    table = kept.table(sweep)
+    assert len(table) == 2 * 2 * 2 * 4 and not table["error"].any() and (table["scored"] == 40).all()
+    of = table[table["label"] == "random"]
+    assert sorted(set(of["varied"])) == [3, 8] and of.groupby("varied")["mrr x_to_y"].mean().is_monotonic_increasing
+    assert table[table["label"] == "Procrustes"]["varied"].isna().all()
+    bands = experiments.bands(table, "mrr x_to_y", "pool")
+    assert bands["n"].tolist() == [2] * 16 and bands["pool"].is_monotonic_increasing
+    by_hand = table[(table["label"] == "RR") & (table["pool"] == 30) & (table["overlap"] == 0.5)]["mrr x_to_y"]
+    line = bands[(bands["label"] == "RR") & (bands["pool"] == 30) & (bands["overlap"] == 0.5)].iloc[0]
+    assert (line["mean"], line["low"], line["high"]) == pytest.approx((by_hand.mean(), by_hand.min(), by_hand.max()))
+    assert "count" not in experiments.columns(table) and "overlap" not in experiments.columns(table)
+
+
+def test_pools_that_the_data_cannot_fill_are_refused_or_left_out(files):
+    path = pooled(files, "big.toml")
+    path.write_text(path.read_text().replace("[20, 30]", "[20, 90]"))
+    sweep = experiments.read(path)
+    with pytest.raises(InputError, match="two pools of 90 take 230 true pairs, and 120 are known"):
         sweep.check()
+    smaller, notes = sweep.on(sweep.data)
+    assert smaller.pool == (20,) and notes == ["a pool of 90 is left out: 120 true pairs are known here"]
+    smaller.check()
 
 
 @pytest.mark.parametrize(
@@ -111,6 +175,17 @@ def test_every_shipped_sweep_can_be_read_and_its_data_allow_it():
     [
         ("seeds = [", "cannot be read as TOML"),
         ('surprise = 1\nname = "a"', "there is no key 'surprise'"),
+        ('random_seed = [1]\nname = "a"', "Did you mean random_seeds?"),
+        ('name = "a"\nseeds = [5]\noverlap = [0.5]', "give pool too"),
+        ('name = "a"\nseeds = [5]\npool = [0]', "pool is [0]"),
+        (
+            'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\ngrid = {anchors = 3}',
+            "grid is {'anchors': 3}",
+        ),
+        (
+            'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\ngrid = {anchors = [0]}',
+            "anchors is 0",
+        ),
         ('name = "A b"', "name is 'A b'"),
         ('name = "a"\nseeds = []', "seeds is []"),
         ('name = "a"\nseeds = [1.5]', "seeds is [1.5]"),
@@ -143,7 +218,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, words):
 def test_more_seeds_than_pairs_are_refused_before_anything_runs(files):
     with pytest.raises(InputError, match="seeds holds 500, and 120 true pairs are known"):
         experiments.create(experiments.read(write(files, "many.toml", seeds="[500]")))
-    with pytest.raises(InputError, match="there is no such file; give a TOML file, or one of corruption"):
+    with pytest.raises(InputError, match="there is no such file; give a TOML file, or one of anchors, corruption"):
         experiments.read("nowhere")
 
 

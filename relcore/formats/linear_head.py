@@ -63,7 +63,7 @@ class LinearHead:
 
 
 def read_linear_head(path: str | Path) -> LinearHead:
-    """Read a head from .npz, .pt, .safetensors, or .npy of the weights alone: ``W`` (C, d) or (d, C), ``b`` (C,), perhaps ``classes``.
+    """Read a head from .npz, .pt or .safetensors: ``W`` (C, d) or (d, C), ``b`` (C,), perhaps ``classes``; from .npy W.
 
     Names as torch and scikit-learn give them are known too. One row of weights tells two classes apart by its sign.
 
