@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 PAPER = "AnchorDOT, as reconstructed in methods/anchordot.md"
 MEASURED = "measured on synthetic pairs (methods/anchordot.md, section 6.3b) and by benchmarks/anchordot.py"
 SIMILAR = (
-    "AnchorDOT's profile is gamma. Beside it wip gave MRR 1.00 against .98 of the plan and .97 against .95 of the profile on MNIST "
-    "(two networks, 100 anchors)"
+    "the paper's is gamma. Measured beside it, MRR of the plan on real pairs: MNIST, 100 anchors, gamma .98, wip 1.00, "
+    "kernel 1.00, cosine .91; Banking77 (MiniLM-L6 / WordLlama), 300: .95, .95, .95, .84; emoji, picture and text, "
+    "300: .10, .12, .13, .08"
 )
 OPEN = "not stated in the paper; chosen by experiment"
 
@@ -91,8 +92,8 @@ class AnchorDOT(Method):
     (``pair_weight``); a plan sharpened for the student (``sharpen``); relaxed marginals (``rho_x``, ``rho_y``) and
     centring at the anchors (``centre``) for pools that hold what the other side lacks; other costs in the place of the
     profile's (``cost``), the paper's own ablations; another ``similarity`` to the anchors than the gamma profile,
-    fitted on them as its support: whitening then has a way of its own of finding how far it goes, and eta alone is selected.
-    Selection uses at most ``select_rows`` rows of each pool.
+    fitted on them as its support: whitening then finds by itself how far it goes, and eta alone is selected. Selection
+    uses at most ``select_rows`` rows of each pool.
     """
 
     name = "anchordot"

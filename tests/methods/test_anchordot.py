@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import torch
 from relcore import pipeline, runs
 from relcore.errors import InputError
 from relcore.methods import method
-from relcore.methods.anchordot import ETAS, RIDGES
+from relcore.methods.anchordot import ETAS, RIDGES, AnchorDOT
+from relcore.methods.anchored import SIMILARITIES
+from relcore.methods.base import conditions
 from relcore.ops.neighbors import unit_rows
 from relcore.space import Pair, Pairs, make_space
 
@@ -386,3 +389,110 @@ def test_the_check_is_told_as_what_it_takes_not_as_whole_fits():
     """It leaves out transport and student, which are most of a fit."""
     cost = method("anchordot").estimate(1050, 1050, 256, 384, 200)
     assert 0 < cost.check < cost.seconds / 5
+
+
+# ---------------------------------------------------------------- other similarities than the gamma profile
+
+OTHERS = [s for s in SIMILARITIES if s != "gamma"]
+
+
+@pytest.mark.parametrize("similarity", OTHERS)
+def test_the_profile_may_be_made_by_any_similarity(data, similarity):
+    x, y, seeds, where = data
+    from relcore.methods.anchored import encoder, whitening
+    from relcore.ops.similarity import fit as fitted_on
+
+    params = dict(shrinkage="fixed", shrinkage_amount=0.3, kernel_ridge=0.5, select="no", eta=0.1)
+    run = fitted(x, y, seeds, similarity=similarity, student="none", **params)
+    rows = x[:60], y[:60]
+    white = whitening(rows, "fixed", 0.3)
+    if similarity in ("cosine", "centred", "euclidean"):
+        fits = [fitted_on(similarity, v) for v in rows]
+    else:
+        fits = white.similarities(similarity, rows, 1.0, None, 0.5)
+    for f, v, support, out in zip(fits, (x, y), rows, (run.x, run.y), strict=True):
+        torch.testing.assert_close(out, unit_rows(encoder(f, support, support)(v)), rtol=0, atol=1e-5)
+    cost = run.coupling.problem.cost
+    torch.testing.assert_close(cost.dense(), (1 - run.x @ run.y.T).to(cost.dense()), rtol=0, atol=1e-5)
+    torch.testing.assert_close(run.factor_x(x[3:5]), run.x[3:5], rtol=0, atol=1e-5)
+    assert run.chosen == {"eta": 0.1}
+
+
+@pytest.mark.parametrize("similarity", ["wip", "kernel", "centred"])
+def test_another_similarity_finds_the_partners_and_selects_eta_alone(data, similarity):
+    x, y, seeds, where = data
+    run = fitted(x, y, seeds, similarity=similarity, gamma=1.0, eta=0.3)
+    least = 0.3 if similarity == "centred" else 0.85  # y is no rotation of x
+    assert recall(run.coupling.log_block(slice(None), slice(None)), where, seeds) > least
+    assert recall(run.x @ run.y.T, where, seeds) > least - 0.2  # the encoders begin at the profile's linear part
+    select = run.history[run.history["phase"] == "select"]
+    assert sorted(select["eta"]) == sorted(ETAS) and "gamma" not in select
+    own = {"wip": {"shrinkage_amount"}, "kernel": {"shrinkage_amount", "kernel_ridge"}, "centred": set()}[similarity]
+    assert set(run.chosen) == {"eta"} | own
+    words = said(run)
+    assert f"anchors are compared by {similarity}: no gamma and no ridge is chosen by held-out ones, eta alone" in words
+    assert "gamma 1 as set had no say: of the gamma profile" in words
+    assert "eta 0.3 as set had no say" in words and "canonical correlation" not in words
+
+
+def test_parameters_of_another_similarity_are_hidden():
+    by = {f.name: conditions(f) for f in fields(AnchorDOT)}
+
+    def matters(name, **values):
+        return all(values.get(other) in wanted for other, wanted in by[name])
+
+    for name in ("gamma", "ridge"):
+        assert matters(name, similarity="gamma", select="no")
+        assert not matters(name, similarity="wip", select="no") and not matters(name, similarity="gamma")
+    assert matters("shrinkage", similarity="wip") and not matters("shrinkage", similarity="gamma")
+    assert matters("standardise", similarity="euclidean") and not matters("standardise", similarity="gamma")
+
+
+def test_an_encoder_begins_at_what_is_linear_in_a_similarity():
+    from relcore.methods.described import Describer
+
+    x, y, seeds, _ = planted()
+    rows = x[:60], y[:60]
+    wip = Describer(method("anchordot", similarity="wip"), rows, (x, y)).profile()
+    torch.testing.assert_close(
+        (x @ wip.left) @ (y @ wip.right).T,
+        (wip.map_x(x) - wip.map_x(0 * x[:1])) @ (wip.map_y(y) - wip.map_y(0 * y[:1])).T,
+        rtol=1e-3,
+        atol=1e-3 * float((x @ wip.left @ (y @ wip.right).T).abs().max()),
+    )
+    bent = Describer(method("anchordot", similarity="euclidean"), rows, (x, y)).profile()
+    seen, linear = bent.map_x(x), x @ torch.linalg.lstsq(x - x.mean(0), bent.map_x(x) - bent.map_x(x).mean(0)).solution
+    assert np.corrcoef(seen.flatten(), (linear + seen.mean(0) - linear.mean(0)).flatten())[0, 1] > 0.8  # near linear
+    other = x - x.mean(0)
+    got, want = (
+        other @ bent.left @ (y @ bent.right).T,
+        (linear - linear.mean(0)) @ (bent.map_y(y) - bent.map_y(y).mean(0)).T,
+    )
+    assert np.corrcoef((got - got.mean(1, keepdim=True)).flatten(), want.flatten())[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("similarity", ["wip", "kernel", "mahalanobis"])
+@pytest.mark.parametrize("centre", ["as given", "anchors"])
+def test_a_run_keeps_the_encoders_and_factors_of_another_similarity(tmp_path, data, similarity, centre):
+    x, y, seeds, _ = data
+    run, pair = as_run(tmp_path, x, y, seeds, similarity=similarity, student="none", centre=centre, standardise=True)
+    for _ in runs.execute(run, pair):
+        pass
+    kept = runs.Run.load(run.folder)
+    for side, space in (("x", pair.x), ("y", pair.y)):
+        coordinates = unit_rows(torch.from_numpy(kept.encoder(side)(space.vectors)))
+        np.testing.assert_allclose(coordinates, kept.alignment_arrays()[side], atol=1e-4)
+    factor = kept.encoder("x", "factor")(pair.x.vectors)
+    np.testing.assert_allclose(factor, kept.coupling().problem.cost.left, atol=1e-5)
+
+
+def test_a_whitened_profile_needs_anchors_enough_for_a_covariance(data):
+    x, y, *_ = data
+    with pytest.raises(
+        InputError, match="AnchorDOT takes a covariance of the anchors and needs at least 4 of them, got 3"
+    ):
+        fitted(x, y, Pairs.by_row(3), similarity="wip")
+    with pytest.raises(InputError, match="20 anchors have no covariance of full rank in 24 dimensions"):
+        fitted(x, y, Pairs.by_row(20), similarity="mahalanobis", shrinkage="fixed", shrinkage_amount=0.0)
+    few = fitted(x, y, Pairs.by_row(3), similarity="euclidean", student="none")
+    assert "3 anchors are too few to choose by held-out ones (50 needed): eta 0.05 as given" in said(few)
