@@ -363,8 +363,8 @@ def explain_pairs() -> None:
     with st.popover("How is this computed?", type="tertiary"):
         st.markdown(
             "A quarter of the items is set aside; anchors, means and covariances are taken of the others. Of those set "
-            f"aside (at most {stitching.JUDGED:,}), each row of the encoder's space looks for its partner among those of "
-            "the decoder's, by cosine.\n"
+            f"aside (at most {stitching.JUDGED:,}), each row of the encoder's space looks for its partner among "
+            "those of the decoder's, by cosine.\n"
             + "\n".join(f"- **{f.title}**: {f.help}." for f in stitched.ALIKE.values())
             + "\n\n"
             "Definitions as in arXiv 2605.30596. RR_std and nMSE compare within one similarity only."

@@ -101,12 +101,18 @@ def overview(s: state.State, kept: Stitching, results: pd.DataFrame, table: pd.D
     data = s.data
     d, e = stitch_form.looked_at(data)
     rows = stitched.rows_of_pair(kept, data, table, d, e)
-    st.markdown(f"**{plain(name(data, d))} → {plain(name(data, e))}**: trained on the first, read on the second")
+    what = "trained on the first, read on the second"
+    if kept.settings.classifier == NO_CLASSIFIER:
+        what = "rows of the second look for their partners in the first"
+    st.markdown(f"**{plain(name(data, d))} → {plain(name(data, e))}**: {what}")
     stitched.failures(kept, of_pair(results, d, e))
     known = stitched.figures_of(rows)
     if not known:
         st.caption("No result of this pair yet.")
         return
+    keys, key = row_keys(rows), row_key(kept, d, e)
+    if st.session_state.get(key) not in keys:
+        st.session_state[key] = next((k for k in reversed(keys) if k[0] not in stitching.REFERENCES), keys[-1])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         figure = st.segmented_control(
             "Figure",
@@ -253,10 +259,17 @@ def confusions(s: state.State, kept: Stitching, results: pd.DataFrame, table: pd
     st.subheader("Confusions", anchor=False)
     keys, key = row_keys(rows), row_key(kept, *pair)
     titles = dict(zip(keys, rows["title"], strict=True))
-    if st.session_state.get(key) not in titles:
-        st.session_state[key] = next((k for k in reversed(keys) if k[0] not in stitching.REFERENCES), keys[-1])
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        chosen = st.selectbox("Representation", keys, format_func=titles.get, key=key, width=420)
+        box = f"{key}_box"
+        st.session_state[box] = st.session_state[key]  # a bar may have been clicked
+        chosen = st.selectbox(
+            "Representation",
+            keys,
+            format_func=titles.get,
+            key=box,
+            width=420,
+            on_change=lambda: st.session_state.update({key: st.session_state[box]}),
+        )
         representation, d, e = chosen
         same = results[["representation", "decoder", "encoder"]].eq(list(chosen)).all(axis=1) & (results["error"] == "")
         by_draw = dict(zip(results["draw"][same], results.index[same], strict=True))

@@ -84,7 +84,8 @@ def asked(s: state.State) -> tuple[Settings | None, str, Run | None, LinearHead 
     if none:
         with st.container(horizontal=True, vertical_alignment="center"):
             st.caption(
-                ":material/info: No space has labels, so that nothing can be classified. Load labels with a file:"
+                ":material/info: No space has labels, so that nothing can be classified. Load them with a file:",
+                width="content",
             )
             st.page_link(router.DATA, label="Data", icon=":material/scatter_plot:")
     head = upload_head() if classifier == HEAD else None

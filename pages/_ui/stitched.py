@@ -17,7 +17,7 @@ from pages._ui.figures import GREY, finish
 from pages._ui.header import plain
 from relcore import stitching, stitchings
 from relcore.jobs import Job
-from relcore.stitching import REFERENCES, RUN
+from relcore.stitching import NO_CLASSIFIER, REFERENCES, RUN
 from relcore.stitchings import Stitching
 
 LETTERS = ("A", "B")
@@ -313,9 +313,17 @@ def pair_matrix(table: pd.DataFrame, data: state.Data, representation: str, figu
         )
     )
     marks = [mark(data, i) for i in range(n)]
-    plot.update_xaxes(title="trained on (decoder)", tickvals=list(range(n)), ticktext=marks, showgrid=False)
+    across, down = "looked for in (decoder)", "looking (encoder)"
+    if figure in CLASSIFIED:
+        across, down = "trained on (decoder)", "read (encoder)"
+    plot.update_xaxes(title=across, tickvals=list(range(n)), ticktext=marks, showgrid=False, zeroline=False)
     plot.update_yaxes(
-        title="read (encoder)", tickvals=list(range(n)), ticktext=labels, range=[n - 0.5, -0.5], showgrid=False
+        title=down,
+        tickvals=list(range(n)),
+        ticktext=labels,
+        range=[n - 0.5, -0.5],
+        showgrid=False,
+        zeroline=False,
     )
     return finish(plot, height=130 + 62 * n)
 
@@ -384,6 +392,7 @@ def usual_anchors(items: int) -> int:
 def describe(kept: Stitching) -> str:
     r, settings = kept.record, kept.settings
     of = f"head {r['head']['source']}" if r["head"] else stitching.CLASSIFIERS[settings.classifier]
+    of = "no classifier" if settings.classifier == NO_CLASSIFIER else of
     parts = [of, f"{settings.test:.0%} tested", f"{settings.draws} draw{'s' * (settings.draws != 1)}"]
     parts += [f"labels: {r['labels']}"] if r.get("labels", "").startswith(("those", "column")) else []
     parts += [f"with {r['run']['title']}"] if r["run"] else []
