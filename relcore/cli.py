@@ -896,6 +896,89 @@ def mean_of(results: list[dict[str, Any]], figure: str) -> str:
     return f"{statistics.mean(values):.3f}{spread}"
 
 
+# ---------------------------------------------------------------------- report, export, session
+
+
+def run_report(args: argparse.Namespace) -> int:
+    """``report RUN [RUN ...]``. JSON: ``out, bytes, runs[...]``."""
+    from relcore import report, runs, store
+
+    found = [runs.Run.load(folder) for folder in args.run]
+    with Heartbeat() as beat:
+        beat.says("writing the report")
+        text = report.of_run(found[0]) if len(found) == 1 else report.of_runs(found)
+        data = text.encode("utf-8", "replace")  # a name that is no Unicode is shown, not kept
+        store.write_atomic(args.out.expanduser(), data)
+    record = {"out": str(args.out), "bytes": len(data), "runs": [run.id for run in found]}
+    if args.json:
+        print_json(record)
+    else:
+        say(f"{args.out}: {len(data) / 1e6:.1f} MB")
+    return DONE
+
+
+def run_export(args: argparse.Namespace) -> int:
+    """``export RUN DIR``. JSON: ``out, files[...], notes[...]``."""
+    from relcore import export, runs
+    from relcore.space import Pair
+
+    run = runs.Run.load(args.run)
+    said: dict[str, bool] = {}
+    with Heartbeat() as beat:
+        beat.says("exporting")
+        sides = [space_of_run(run, side, getattr(args, side), said) for side in "xy"]
+        for side, space in zip("xy", sides, strict=True):
+            if space is None:
+                raise InputError(f"side {side}: the vectors the run was made from are not at hand; give --{side} FILE.")
+        notes = [*said, *export.write_all(run, Pair(*sides, run.pairs[1]), args.out, args.format, args.k)]
+    files = sorted(p.relative_to(args.out).as_posix() for p in args.out.rglob("*") if p.is_file())
+    if args.json:
+        print_json({"out": str(args.out), "files": files, "notes": notes})
+        return DONE
+    for name in files:
+        say(f"{args.out / name}")
+    for note in notes:
+        tell(note)
+    return DONE
+
+
+def run_session(args: argparse.Namespace) -> int:
+    """``session save FILE RUN ...``, ``session open FILE``. JSON: ``file, runs[...], stitchings[...], notes[...]``."""
+    from relcore import runs, sessions
+
+    with Heartbeat() as beat:
+
+        def progress(share: float) -> None:
+            beat.says(f"{args.what} {share:.0%}")
+
+        if args.what == "save":
+            if not args.run:
+                raise InputError("give the folders or ids of the runs to save.")
+            found = [runs.Run.load(r) if Path(r).exists() else runs.find(r) for r in args.run]
+            notes = sessions.save(args.file, found, progress=progress)
+            record = {"runs": [run.id for run in found], "stitchings": []}
+        else:
+            if args.run:
+                raise InputError("session open takes the file alone; all that is in it is opened.")
+            opened = sessions.open_session(args.file, progress)
+            notes, record = list(opened.notes), {"runs": list(opened.runs), "stitchings": list(opened.stitchings)}
+    if args.json:
+        print_json({"file": str(args.file)} | record | {"notes": notes})
+        return DONE
+    for run_id in record["runs"]:
+        run = runs.Run.load(store_folder(run_id)) if args.what == "open" else None
+        say(f"run {run_id}" + (f"  {run.title}, {run.status}" if run is not None else ""))
+    for note in notes:
+        tell(note)
+    return DONE
+
+
+def store_folder(run_id: str) -> Path:
+    from relcore import store
+
+    return store.home() / "runs" / run_id
+
+
 # ---------------------------------------------------------------------- sweep
 
 
@@ -1086,6 +1169,23 @@ def parser() -> Parser:
     p.add_argument("--sigma", type=angle, metavar="S", help="reach of the kernel, radians (default: the run's own)")
     p.add_argument("--missing", metavar="LABEL", help="a class known to be missing, for its AUROC")
     p.add_argument("--rows", type=Path, metavar="FILE", help="write the sums of every row to this CSV file")
+
+    p = command("report", run_report, "a kept run, or several side by side, as one HTML page that opens offline")
+    p.add_argument("run", type=Path, nargs="+", metavar="RUN", help="folder of a run")
+    p.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the page to write")
+
+    p = command("export", run_export, "aligned vectors, pairs, matches, figures and recipes of a kept run")
+    p.add_argument("run", type=Path, metavar="RUN", help="folder of the run")
+    p.add_argument("out", type=Path, metavar="DIR", help="a new folder")
+    p.add_argument("--format", default="npz", metavar="ENDING", help="of the aligned vectors, as convert has it (npz)")
+    p.add_argument("--k", type=whole_number, default=10, help="matches a row (default 10)")
+    for side in "xy":
+        p.add_argument(f"--{side}", metavar="FILE[:KEY]", help=f"vectors of the run's {side}, if they have moved")
+
+    p = command("session", run_session, "save runs with their data as one zip file, or open one")
+    p.add_argument("what", choices=("save", "open"))
+    p.add_argument("file", type=Path, metavar="FILE")
+    p.add_argument("run", nargs="*", metavar="RUN", help="to save: folders or ids of runs")
 
     add_stitch_options(command("stitch", run_stitch, "read a classifier of one space on another, every ordered pair"))
     return top

@@ -21,9 +21,9 @@ FLOORS = (
     ("pipeline",),
     ("analysis", "stitching"),
     ("metrics", "methods", "preprocess"),
-    ("samples", "loading"),
+    ("samples", "loading", "pictures"),
     ("seeds", "formats", "store", "projection"),
-    ("space", "ops", "memory", "parallel"),
+    ("space", "ops", "memory", "parallel", "colours"),
     ("errors",),
 )
 FLOOR = {room: i for i, rooms in enumerate(FLOORS) for room in rooms}
