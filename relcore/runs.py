@@ -23,6 +23,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from relcore.ops.sinkhorn import Coupling
     from relcore.pipeline import Fit, Outcome, Task
 
+VERSION = 1  # of the record; a later one may mean something else by the same names
 ACTIVE = ("queued", "running", "paused")
 MOST_RESTARTS = 256  # whose curves are read or kept in memory; a search may have a hundred thousand
 USABLE = ("done", "cancelled")  # a cancelled run is usable when it kept an alignment
@@ -105,6 +107,12 @@ class Run:
             raise InputError(f"{path}: cannot be read as the record of a run ({e}).") from None
         if not isinstance(record, dict) or "status" not in record or "method" not in record:
             raise InputError(f"{path}: is not the record of a run; give the folder of a run.")
+        if record.get("version", VERSION) != VERSION:
+            made = (record.get("versions") or {}).get("relcore", "another version")
+            raise InputError(
+                f"{folder}: this run was kept by Relcore {made} in a form (version {record['version']}) that "
+                f"{__version__} does not know; update Relcore."
+            )
         run = cls(Path(folder), record)
         if run.active and not alive(record.get("process")):
             before = "that had queued it" if run.status == "queued" else "that ran it"
@@ -130,7 +138,19 @@ class Run:
     @property
     def usable(self) -> bool:
         """Whether there is an alignment to look at."""
-        return self.status in USABLE and (self.folder / "analysis.safetensors").exists()
+        return self.status in USABLE and (self.folder / "analysis.safetensors").exists() and not self.damage
+
+    @cached_property
+    def damage(self) -> str:
+        """Which file of the run is missing or cut, in words; empty for a sound one."""
+        kept = self.status == "done" or (self.folder / "analysis.safetensors").exists()
+        for name in ("pairs", *(("alignment", "analysis") if kept else ())):
+            path = self.folder / f"{name}.safetensors"
+            if not path.exists():
+                return f"{path.name} is missing"
+            if not _whole(path):
+                return f"{path.name} is cut or damaged"
+        return ""
 
     def update(self, **fields: Any) -> None:
         self.record |= fields
@@ -343,7 +363,7 @@ def create(
     run = Run(
         folder,
         {
-            "version": 1,
+            "version": VERSION,
             "id": run_id,
             "title": title or method.title,
             "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
@@ -393,9 +413,9 @@ def execute(run: Run, pair: Pair | None = None) -> Generator[StoredProgress, Non
             if p.frame is not None:
                 if fit.frames == 1:
                     run.update(moving=fit.snapshot.moving)
-                    _write_npy(run.folder / "frames" / "fixed.npy", fit.fixed_map)
+                    store.write_npy(run.folder / "frames" / "fixed.npy", fit.fixed_map)
                 number = fit.frames - 1
-                _write_npy(run.folder / "frames" / f"{number:03d}.npy", p.frame)
+                store.write_npy(run.folder / "frames" / f"{number:03d}.npy", p.frame)
             yield StoredProgress(p.iteration, p.total, p.phase, p.metrics, number, p.seconds, p.restarts)
         for p in _finish(run, fit, "done"):
             yield StoredProgress(p.iteration, p.total, p.phase, p.metrics, None, p.seconds)
@@ -495,14 +515,58 @@ def restart_table(steps: list[tuple[int, Restarts]]) -> pd.DataFrame:
 
 def list_runs() -> list[Run]:
     """All readable runs under :func:`relcore.store.home`, newest first."""
-    root = store.home() / "runs"
-    runs = []
-    for path in root.glob("*/run.json"):
+    return survey()[0]
+
+
+def survey() -> tuple[list[Run], dict[str, str]]:
+    """All readable runs, newest first, and why each other folder is none, by its name."""
+    found, unreadable = [], {}
+    for folder in (store.home() / "runs").glob("*"):
+        if folder.name.startswith("."):
+            continue  # being written, or being taken away
         try:
-            runs.append(Run.load(path.parent))
-        except InputError:
-            continue  # a folder that is being written or was damaged is not a run to choose
-    return sorted(runs, key=lambda r: r.record["created"], reverse=True)
+            found.append(Run.load(folder))
+        except InputError as e:
+            unreadable[folder.name] = str(e)
+    return sorted(found, key=lambda r: r.record["created"], reverse=True), unreadable
+
+
+def rename(run: Run, title: str, annotation: str | None = None) -> None:
+    """Give a run another title, and a note of its owner's.
+
+    Raises
+    ------
+    InputError
+        An empty title.
+    """
+    title = " ".join(title.split())
+    if not title:
+        raise InputError("a run needs a title; type one.")
+    run.update(title=title[:200], **({} if annotation is None else {"annotation": annotation[:10_000]}))
+
+
+def delete(run_id: str) -> None:
+    """Take a run away, or what is left of one, for good.
+
+    Raises
+    ------
+    InputError
+        It is going on, or there is no such folder.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,80}", run_id):
+        raise InputError(f"{run_id!r} is no run.")
+    folder = store.home() / "runs" / run_id
+    if not folder.is_dir():
+        raise InputError(f"there is no run {run_id} in {folder.parent}; it may have been deleted before.")
+    try:
+        going = Run.load(folder).active
+    except InputError:
+        going = False
+    if going:
+        raise InputError(f"run {run_id} is going on; stop it first.")
+    gone = folder.with_name(f".deleted-{run_id}-{secrets.token_hex(4)}")
+    os.replace(folder, gone)  # at once, whatever becomes of its files
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def find(run_id: str) -> Run:
@@ -554,12 +618,6 @@ def _write_table(path: Path, table: pd.DataFrame) -> None:
     store.write_atomic(path, buffer.getvalue())
 
 
-def _write_npy(path: Path, array: np.ndarray) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    store.write_atomic(path, buffer.getvalue())
-
-
 def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     from safetensors.numpy import save
 
@@ -577,4 +635,21 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
     if not path.exists():
         raise InputError(f"{path.parent}: {path.name} is missing; the run kept no result. Run it again.")
+    if not _whole(path):
+        raise InputError(f"{path}: is cut or damaged; run it again.")
     return load_file(path)
+
+
+def _whole(path: Path) -> bool:
+    """Whether a safetensors file has all the bytes that its header tells of."""
+    try:
+        with open(path, "rb") as f:
+            length = int.from_bytes(f.read(8), "little")
+            size = os.fstat(f.fileno()).st_size
+            if length > size:
+                return False
+            header = json.loads(f.read(length))
+        ends = [v["data_offsets"][1] for k, v in header.items() if k != "__metadata__"]
+        return size == 8 + length + max(ends, default=0)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False

@@ -213,3 +213,79 @@ def test_of_very_many_restarts_the_best_have_curves_and_all_are_counted(tmp_path
     curves = Run(tmp_path, {}).restart_curves()
     assert curves.seen == 3000 and set(curves.curves) == set(np.argsort(scores)[-runs.MOST_RESTARTS :].tolist())
     assert curves.pruned == {5: 3, 6: 3}  # 6 was given up in a step that did not score it
+
+
+def finished(title: str = "mine") -> Run:
+    run = made(method=method("procrustes"), folds=0, title=title)
+    for _ in runs.execute(run):
+        pass
+    return Run.load(run.folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("analysis", "cut"), ("alignment", "cut"), ("alignment", "missing"), ("pairs", "missing")]
+)
+def test_a_missing_or_cut_file_is_named_and_the_rest_works(name, said):
+    sound, hurt = finished("sound"), finished("hurt")
+    path = hurt.folder / f"{name}.safetensors"
+    path.unlink() if said == "missing" else path.write_bytes(path.read_bytes()[:-5])
+    hurt = Run.load(hurt.folder)
+    assert not hurt.usable and hurt.damage.startswith(f"{name}.safetensors is {said}")
+    found, unreadable = runs.survey()
+    assert {r.title: r.usable for r in found} == {"sound": True, "hurt": False} and unreadable == {}
+    assert sound.usable and sound.damage == ""
+    with pytest.raises(InputError, match="damaged|missing"):
+        _ = hurt.pairs if name == "pairs" else hurt.analysis if name == "analysis" else hurt.alignment_arrays()
+
+
+def test_folders_that_hold_no_run_are_listed_with_the_reason():
+    finished()
+    for name, text in (("cut", '{"status": "do'), ("other", "[]"), ("newer", None)):
+        folder = store.home() / "runs" / name
+        folder.mkdir()
+        record = {"version": 2, "status": "done", "method": "ao", "versions": {"relcore": "9.9"}}
+        (folder / "run.json").write_text(json.dumps(record) if text is None else text)
+    found, unreadable = runs.survey()
+    assert len(found) == 1 and set(unreadable) == {"cut", "other", "newer"}
+    assert "Relcore 9.9" in unreadable["newer"] and "update Relcore" in unreadable["newer"]
+    runs.delete("cut")  # what cannot be read can be taken away
+    assert "cut" not in runs.survey()[1]
+
+
+def test_renamed_annotated_and_deleted():
+    run = finished()
+    runs.rename(run, "  better\nname ", "why: seeds by hand")
+    again = runs.find(run.id)
+    assert again.title == "better name" and again.record["annotation"] == "why: seeds by hand" and again.usable
+    with pytest.raises(InputError, match="needs a title"):
+        runs.rename(run, " ")
+    runs.delete(run.id)
+    assert not run.folder.exists() and not list((store.home() / "runs").iterdir())
+    with pytest.raises(InputError, match="deleted before"):
+        runs.delete(run.id)
+    with pytest.raises(InputError, match="is no run"):
+        runs.delete("../spaces")
+
+
+def test_a_run_that_goes_on_is_not_deleted():
+    run = made()
+    steps = runs.execute(run)
+    next(steps)
+    with pytest.raises(InputError, match="stop it first"):
+        runs.delete(run.id)
+    steps.close()
+    runs.delete(run.id)
+
+
+def test_a_full_disk_leaves_the_record_as_it_was(monkeypatch):
+    run = finished()
+    before = (run.folder / "run.json").read_bytes()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        runs.rename(run, "lost")
+    assert (run.folder / "run.json").read_bytes() == before
+    assert not [p for p in run.folder.iterdir() if p.name.startswith(".")]
