@@ -7,8 +7,12 @@ import pandas as pd
 import pytest
 
 from pages._ui import figures
-from relcore import experiments
+from relcore import experiments, stitching, stitchings
+from relcore.space import Spaces
+from relcore.stitching import Settings
+from relcore.stitchings import Stitching
 from tests.pages.conftest import texts
+from tests.pages.test_stitching_page import link, planted
 
 CONFIG = """
 name = "tiny"
@@ -119,3 +123,61 @@ def test_curves_have_a_band_from_the_least_to_the_greatest():
     np.testing.assert_allclose(low.y, [1.0, 0.5])
     np.testing.assert_allclose(mean.y, [1.1, 0.6])
     assert list(mean.x) == [0, 0.5] and low.fill == "tonexty" and mean.customdata[0][2] == 3
+
+
+# --------------------------------------------------------------------------------------------------- all ordered pairs
+
+
+def spaces_side(app, made, **query):
+    at = app("pages/compare.py", **(link(made) | query))
+    at.segmented_control(key="compare_what").set_value("spaces").run()
+    assert not at.exception, at.exception
+    return at
+
+
+def test_all_ordered_pairs_are_computed_without_labels_and_told(app):
+    at = spaces_side(app, planted(dims=(8, 7, 9), labelled=(False, False, False)))
+    said = texts(at)
+    assert "Nothing is computed yet" in said and "3 · space 2" in said
+    at.button(key="pairs_run").click().run()
+    (job,) = at.registry.submitted
+    kept = Stitching.load(job.folder)
+    assert kept.settings.classifier == "none" and kept.settings.ways == stitching.USUAL
+    work = stitchings.execute(kept)
+    for _ in range(15):
+        next(work)
+    at.run()
+    assert not at.exception and "14 of 54 results" in at.get("progress")[0].proto.text
+    assert len(next(d.value for d in at.dataframe if "representation" in d.value)) == 14
+    list(work)
+    job.status = "done"
+    at.run()
+    assert not at.exception
+    results = kept.results()
+    everything = next(d.value for d in at.dataframe if "representation" in d.value)
+    assert len(everything) == len(results) and "Weighted F1" not in everything
+    for shown, f in (("R@1", "r@1"), ("R@5", "r@5"), ("MRR", "mrr"), ("nMSE", "nmse"), ("RR_std", "rr_std")):
+        np.testing.assert_array_equal(everything[shown], results[f])
+    for shown, f in (("Effective rank", "effective_rank"), ("CKA", "cka")):
+        np.testing.assert_array_equal(everything[shown], results[f])
+    pairs = next(d.value for d in at.dataframe if "decoder → encoder" in d.value)
+    assert list(pairs["decoder → encoder"]) == ["1 → 2", "1 → 3", "2 → 1", "2 → 3", "3 → 1", "3 → 2"]
+    mine = results[results["representation"] == "multi+wip"]
+    np.testing.assert_array_equal(pairs["R@1"], mine["r@1"])
+
+
+def test_pairs_of_a_stitching_with_a_classifier_are_read_too(app):
+    made = planted()
+    spaces = Spaces(tuple(space for space, _ in made), np.tile(np.arange(len(made[0][0]))[:, None], 2))
+    settings = Settings(ways=("random+cosine",), anchors=20)
+    kept = stitchings.create(spaces, settings, reports=[report for _, report in made])
+    list(stitchings.execute(kept))
+    at = spaces_side(app, made)
+    assert "logistic regression" in texts(at) and not [b for b in at.button if b.key == "pairs_run"]
+    everything = next(d.value for d in at.dataframe if "representation" in d.value)
+    assert "Weighted F1" not in everything and everything["R@1"].notna().any()
+
+
+def test_rows_that_are_not_known_to_correspond_have_no_pairs(app):
+    at = spaces_side(app, planted(), pair="none")
+    assert "It is not known which rows" in texts(at) and not [b for b in at.button if b.key == "pairs_run"]
