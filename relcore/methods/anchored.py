@@ -24,17 +24,23 @@ OTHERS = "a method that does with less: ao, from a few seeds, or hga, which need
 UNSURE = 2.0  # standard errors above chance, below which rows left out are said not to find their partners
 
 
+SAID = {
+    "cosine": "",
+    "centred": "cosine after the mean of the {support} is subtracted",
+    "wip": "inner product after whitening by the covariance of the {support}, which sees no affine map of a space. "
+    "Scaling rows to norm 1 beforehand is no affine map: for the exact thing preprocess by center alone",
+    "whitened": "the cosine that goes with wip",
+    "mahalanobis": "the distance that goes with wip",
+    "euclidean": "distance",
+    "gamma": "inner product after whitening in part",
+    "kernel": "wip of a Gaussian kernel, for spaces that no linear map makes alike. A new row needs all {support}, and "
+    "time grows with their cube",
+}
+
+
 def similarity_param(default: str, source: str, support: str = "seeds", choices: tuple[str, ...] = SIMILARITIES) -> Any:
-    return param(
-        default,
-        f"How a row is compared to an anchor. cosine, or centred on the {support}' mean; wip: inner product after "
-        f"whitening by the {support}' covariance, which sees no affine map of a space (scaling rows to norm 1 is none: "
-        "exact after center alone); whitened, mahalanobis: the cosine and the distance that go with it; "
-        "euclidean: distance; gamma: whitened in part; kernel: wip of a Gaussian kernel, for spaces that no linear map "
-        f"makes alike, which needs the {support} for every new row",
-        choices=choices,
-        source=source,
-    )
+    told = "; ".join(f"{c}: {SAID[c]}" if SAID[c] else c for c in choices).format(support=support)
+    return param(default, f"How a row is compared to an anchor. {told}", choices=choices, source=source)
 
 
 def shrinkage_param(only_if: tuple | None = None) -> Any:
