@@ -1,6 +1,7 @@
 """Anchor optimisation measured: on real pairs, on a planted rotation, and what its parts cost.
 
     python benchmarks/ao.py real [--data ../shared/data] [--draws 5] [--faithful] [--soft] [--verdict]
+                                 [--similarity wip kernel]
     python benchmarks/ao.py planted [--rows 20000] [--threads 2]
     python benchmarks/ao.py costs
 
@@ -128,6 +129,7 @@ def real(args: argparse.Namespace) -> None:
         modes["paper"] = {"mode": "paper", "start": "random"}
         if args.soft:
             modes["paper, soft plan"] = {"mode": "paper", "start": "random", "correspondence": "soft"}
+    modes |= {f"default, {s} in the end": {"similarity": s} for s in args.similarity}
     rows = None if args.all_rows else args.rows
     print(
         f"MRR@10 x to y / y to x, mean ± sd over {args.draws} draws of the seeds; {'all' if rows is None else rows} "
@@ -320,6 +322,7 @@ def main() -> None:
     p.add_argument("--only", nargs="*", metavar="NAME", help="folders whose name contains one of these")
     p.add_argument("--draws", type=int, default=5, help="random draws of the seeds")
     p.add_argument("--rows", type=int, default=2000, help="first rows of each pair")
+    p.add_argument("--similarity", nargs="*", default=[], help="also the anchors found compared by these, such as wip")
     p.add_argument("--all-rows", action="store_true", help="every row")
     p.add_argument("--anchors", type=int, default=300)
     p.add_argument("--faithful", action="store_true", help="also the published method, random start, by votes")
