@@ -9,6 +9,7 @@ the data.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ import numpy as np
 
 from relcore import __version__, comparison, export, pictures
 from relcore.analysis import MRR_K, RULES, WAYS, ranks_of, rules_of
-from relcore.colours import plain_colours, shared_category_colours, value_colours
+from relcore.colours import OKABE_ITO, plain_colours, shared_category_colours, value_colours
 from relcore.errors import InputError
 from relcore.metrics import mismatch
 
@@ -236,6 +237,23 @@ def maps(run: Run, arrays: comparison.Arrays) -> str:
 
 def joint(run: Run, arrays: comparison.Arrays) -> str:
     """Both sides in the common frame of the run, by label."""
+    png, names, more, told = _joint(run, arrays)
+    legend = "".join(f'<span><i style="background:{c}"></i>{escape(n)}</span>' for n, c in names)
+    legend += f"<span>and {more:,} more</span>" if more > 0 else ""
+    return (
+        f"<figure>{pictures.inline(png, f'Both sides as {run.title} aligned them', 520)}<figcaption>A as dots, B as "
+        f'crosses, two principal components of the common space{told}.<div class="legend small">{legend}</div>'
+        "</figcaption></figure>"
+    )
+
+
+def map_png(run: Run, arrays: comparison.Arrays) -> bytes:
+    """The picture of :func:`joint`."""
+    return _joint(run, arrays)[0]
+
+
+def _joint(run: Run, arrays: comparison.Arrays) -> tuple[bytes, list[tuple[str, str]], int, str]:
+    """The picture, names and colours of its classes, how many more there are, and what was left out of it."""
     xy = {side: arrays[f"map_{side}"] for side in "xy"}
     some, told = _drawn(xy)
     labels = [run.labels[side] for side in "xy"]
@@ -243,20 +261,23 @@ def joint(run: Run, arrays: comparison.Arrays) -> str:
         columns = [v if v is not None else [""] * len(xy[side]) for side, v in zip("xy", labels, strict=True)]
         colours = shared_category_colours(*columns)
         names = list(zip(colours[0].names, colours[0].colours, strict=True))[:20]
-        more = len(colours[0].names) - len(names)
     else:
-        colours = tuple(plain_colours(len(xy[side]), c) for side, c in zip("xy", ("#0072B2", "#E69F00"), strict=True))
-        names, more = [("A", "#0072B2"), ("B", "#E69F00")], 0
+        colours = tuple(plain_colours(len(xy[side]), c) for side, c in zip("xy", OKABE_ITO, strict=False))
+        names = list(zip("AB", OKABE_ITO, strict=False))
+    more = max(0, len(colours[0].names) - len(names)) if len(names) > 2 else 0
     first, second = ((xy[side][some[side]], _part(c, some[side])) for side, c in zip("xy", colours, strict=True))
-    legend = "".join(f'<span><i style="background:{c}"></i>{escape(n)}</span>' for n, c in names)
-    legend += f"<span>and {more:,} more</span>" if more > 0 else ""
-    picture = pictures.inline(
-        pictures.joint_png(first, second, side=520), f"Both sides as {run.title} aligned them", 520
-    )
-    return (
-        f"<figure>{picture}<figcaption>A as dots, B as crosses, two principal components of the common space{told}."
-        f'<div class="legend small">{legend}</div></figcaption></figure>'
-    )
+    return pictures.joint_png(first, second, side=520), names, more, told
+
+
+def charts(run: Run) -> dict[str, str]:
+    """Every chart of the report as an SVG file of its own, by a name for it."""
+    found = {}
+    text = curves(run) + retrieval(run, run.analysis) + hubs(run, run.analysis)
+    for number, svg in enumerate(re.findall(r"<svg.*?</svg>", text, re.S), 1):
+        title = re.search(r'aria-label="([^"]*)"', svg).group(1)
+        name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:50]
+        found[f"{number:02d}-{name}"] = svg.replace("<svg ", '<svg color="#444" ', 1)
+    return found
 
 
 def _drawn(xy: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], str]:

@@ -6,7 +6,7 @@ import streamlit as st
 
 DATA, SEEDS, ALIGN, RETRIEVAL = "pages/data.py", "pages/seeds.py", "pages/align.py", "pages/retrieval.py"
 HUBNESS, MISMATCH, STITCHING = "pages/hubness.py", "pages/mismatch.py", "pages/stitching.py"
-COMPARE = "pages/compare.py"
+COMPARE, EXPORT = "pages/compare.py", "pages/export.py"
 
 
 def _home() -> None:
@@ -25,6 +25,7 @@ def pages() -> list:
         st.Page(MISMATCH, title="Mismatch", icon=":material/difference:"),
         st.Page(STITCHING, title="Stitching", icon=":material/join:"),
         st.Page(COMPARE, title="Compare", icon=":material/ssid_chart:"),
+        st.Page(EXPORT, title="Export", icon=":material/download:"),
     ]
 
 
