@@ -253,8 +253,11 @@ def generalised_cca(supports: Sequence[Tensor], anchors: int) -> tuple[Tensor, T
     for side in sides:
         h = ((side**2).sum(1) / (k - 1) + 1 / k).clamp_max(1 - 1e-9)[:, None]
         seen.append((side @ (side.T @ scores) / (k - 1) - h * scores) / (1 - h))
-    pairs = list(combinations(seen, 2)) or [(seen[0], scores)]
-    shared = (sum(correlation(a, b) for a, b in pairs) / len(pairs)).clamp_min(0)
+    # what a side cannot predict it predicts against the score when left out, and so do the others: that is no agreement
+    predicted = [correlation(a, scores) > 0 for a in seen]
+    pairs = list(combinations(zip(seen, predicted, strict=True), 2)) or [((seen[0], predicted[0]), (scores, True))]
+    told = [torch.where(p & q, correlation(a, b), 0.0) for (a, p), (b, q) in pairs]
+    shared = (sum(told) / len(told)).clamp_min(0)
     room = 1 / (-scores.amin(0)).clamp_min(TINY)
     return (1 + room.min() * shared[:, None] * scores.T) / k, shared
 

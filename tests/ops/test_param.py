@@ -11,8 +11,8 @@ from sklearn.cross_decomposition import CCA
 from sklearn.linear_model import Ridge
 
 from relcore.ops import param
-from relcore.ops.param import Support, Training, Weights, generalised_cca, one_row_each
-from relcore.ops.similarity import fit, spectrum
+from relcore.ops.param import Support, Training, Weights, correlation, generalised_cca, one_row_each
+from relcore.ops.similarity import LeftOut, fit, spectrum
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -311,3 +311,19 @@ def test_averages_of_clusters_are_of_planted_ones():
     mixture = param.cluster_averages(rows, 4, g)
     means = torch.stack([rows[label == k].mean(0) for k in range(4)])
     assert float(torch.cdist(mixture.float() @ rows, means).min(1).values.max()) < 1e-4
+
+
+def test_directions_that_two_spaces_see_with_opposite_signs_are_not_shared():
+    """More anchors than directions: MAXVAR's last scores are differences of what the two hold, of correlation -1."""
+    g = torch.Generator().manual_seed(0)
+    shared = torch.randn(300, 4, generator=g, dtype=torch.float64)
+    sides = []
+    for extra in (4, 6):
+        own = torch.randn(300, extra, generator=g, dtype=torch.float64)
+        v = torch.cat([shared + 0.1 * torch.randn(300, 4, generator=g, dtype=torch.float64), own], 1)
+        sides.append(LeftOut(v).white(1e-3))
+    mixture, found = generalised_cca(sides, 18)
+    used = mixture[found > 0] - mixture[found > 0].mean(1, keepdim=True)
+    seen = [v @ (v.T @ used.T) for v in sides]
+    assert (found[:4] > 0.9).all() and (correlation(*seen) > 0).all()
+    assert found[found > 0].sum() < 4.6  # of what the spaces have for themselves, next to nothing
