@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from relcore import formats, loading, store
+from relcore.errors import InputError
 from relcore.space import Pairs, make_space
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -218,3 +219,24 @@ def test_pairs_are_kept_for_a_link():
         store.get_pairs(digest, 2, 2)
     with pytest.raises(ValueError, match="not kept"):
         store.get_pairs("../../etc/passwd", 2, 2)
+
+
+def test_a_linear_head_comes_back_by_its_digest_and_a_bad_one_as_a_sentence(tmp_path):
+    import torch
+
+    from relcore.formats.linear_head import get_head
+
+    w, b = torch.arange(12.0).reshape(3, 4), torch.tensor([1.0, 0.0, -1.0])
+    torch.save({"weight": w, "bias": b}, tmp_path / "head.pt")
+    outcome = loading.head(tmp_path / "head.pt")
+    head = get_head(outcome["reference"])
+    np.testing.assert_array_equal(head.weights, w.numpy())
+    np.testing.assert_array_equal(head.offsets, b.numpy())
+    assert head.classes is None and head.source == "head.pt"
+    np.savez(tmp_path / "named.npz", W=w.numpy(), b=b.numpy(), classes=np.array(["x", "y", "z"]))
+    named = loading.head(tmp_path / "named.npz")["reference"]
+    assert named != outcome["reference"] and get_head(named).classes == ("x", "y", "z")
+    np.savez(tmp_path / "bad.npz", W=w.numpy(), b=b.numpy()[:2])
+    assert "2 offsets" in loading.head(tmp_path / "bad.npz")["error"]
+    with pytest.raises(InputError, match="not kept here"):
+        get_head("0" * 32)

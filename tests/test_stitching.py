@@ -287,3 +287,19 @@ def test_a_constant_column_and_one_class_a_space():
     one = dataclasses.replace(spaces.spaces[1], labels=np.array(["a"] * N, dtype=object))
     with pytest.raises(InputError, match="s1: 180 labelled rows to learn from .* wanted two classes"):
         list(Stitcher(Spaces((spaces.spaces[0], one), spaces.rows), Settings()).steps())
+
+
+def test_the_estimate_grows_with_what_is_asked():
+    """How near it comes was measured: between half and three times (the report of the page's making)."""
+    spaces, ways = planted(8, 8), ("random+cosine", "multi+wip")
+
+    def seconds(spaces: Spaces = spaces, aligned: Aligned | None = None, **more) -> float:
+        return stitching.estimate(spaces, Settings(**({"ways": ways, "anchors": 20} | more)), aligned)
+
+    base = seconds()
+    assert 0 < seconds(classifier="none") < base < seconds(classifier="mlp")
+    assert base < seconds(planted(8, 8, 8)) and base < seconds(ways=(*ways, "single+wip"))
+    assert base < seconds(aligned=Aligned(0, 1, *np.zeros((2, N, 8), dtype=np.float32), Pairs.empty()))
+    assert seconds(draws=3) - stitching.STARTING == pytest.approx(3 * (base - stitching.STARTING))
+    unknown = Spaces(spaces.spaces, None)
+    assert 0 < seconds(unknown, ways=()) < base

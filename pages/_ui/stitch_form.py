@@ -10,6 +10,7 @@ import streamlit as st
 
 from pages._ui import forms, loader, router, runner, state
 from pages._ui.header import plain
+from pages._ui.opened import titles_of
 from pages._ui.stitched import name, usual_anchors
 from relcore import loading, runs, stitching, stitchings
 from relcore.errors import InputError
@@ -212,7 +213,7 @@ def pick_run(s: state.State) -> Run | None:
     """A finished run over two of the spaces, to be read beside the others."""
     prints = {one.space.fingerprint for one in s.data.listed}
     here = [r for r in runs.list_runs() if r.usable and {r.record[side]["fingerprint"] for side in "xy"} <= prints]
-    titles = {NO_RUN: "no run"} | {r.id: f"{r.title} · {r.record['seeds']} seeds · {r.id[4:15]}" for r in here}
+    titles = {NO_RUN: "no run"} | titles_of(here)
     usual = s.run_id if s.run_id in titles else NO_RUN
     chosen = st.selectbox(
         "Run to include",

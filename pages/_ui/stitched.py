@@ -174,6 +174,11 @@ def bars(rows: pd.DataFrame, figure: str, *, chosen: int | None, dark: bool) -> 
     about = FIGURES[figure]
     values, sd = rows[figure].to_numpy(float), rows[f"{figure} sd"].to_numpy(float)
     shades = {"reference": GREY, "run": ORANGE, "relative": DARK_BLUE if dark else BLUE}
+    inks = {
+        "reference": "#FFFFFF" if dark else "#1B1F27",
+        "run": "#1B1F27",
+        "relative": "#1B1F27" if dark else "#FFFFFF",
+    }
     outline = "#FFFFFF" if dark else "#000000"
     hover = [
         f"{html.escape(title)}<br>{about.title} {value:.3f}"
@@ -197,6 +202,7 @@ def bars(rows: pd.DataFrame, figure: str, *, chosen: int | None, dark: bool) -> 
         text=[f"{v:.3f}" if np.isfinite(v) else "" for v in values],
         textposition="auto",
         insidetextanchor="start",
+        insidetextfont=dict(color=[inks[k] for k in rows["kind"]], size=11),
         hovertext=hover,
         hoverinfo="text",
         showlegend=False,
