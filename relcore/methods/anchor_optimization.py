@@ -23,9 +23,9 @@ PAPER_MODE = ("mode", ("paper",))
 ALTERNATING = ("mode", ("alternating",))
 PLAN = ("correspondence", ("soft", "argmax"))
 COMPARED = (
-    "the paper's is cosine. With the defaults of benchmarks/ao.py wip on the anchors found raised MRR on Banking77 "
-    "(MiniLM-L6 / WordLlama, 15 seeds) from .68 to .78, with 1,000 anchors from .70 to .87, and on MNIST from .83 to "
-    ".91 (kernel: .96); on GloVe 50 / 100, where cosine has .999, it cost .006"
+    "the paper's is cosine. In benchmarks/ao.py real --similarity wip kernel, wip on the anchors found raised MRR on "
+    "Banking77 (MiniLM-L6 / WordLlama, 15 seeds) from .68 to .78, with 1,000 anchors from .70 to .87, on MNIST from "
+    ".83 to .91 (kernel: .96); on GloVe 50 / 100, where cosine has .999, it cost .006"
 )
 FEWEST = 100  # rows a side drawn for a turn, where there are so many
 SETTLED = 0.01  # share of rows that changed their match in the last turn, below which the matches have settled

@@ -88,8 +88,8 @@ def agreement(seeds: int, dx: int, dy: int, anchors: int, ridges: int = 9) -> fl
     ``dx``, ``dy`` at least ``seeds``: of a kernel.
     """
     judged = min(seeds, 500)
-    rows, each = (judged + seeds, 1.2e-10) if anchors < seeds else (judged, 0.8e-10)
-    sides = sum(2e-4 + each * anchors * min(seeds, d) * rows + 4e-9 * judged * anchors for d in (dx, dy))
+    rows, each = (judged + seeds, 1.2e-10) if anchors < seeds else (judged, 1e-10)
+    sides = sum(4e-4 + each * anchors * min(seeds, d) * rows + 4e-9 * judged * anchors for d in (dx, dy))
     return ridges * (sides + 1e-8 * judged * judged)
 
 
