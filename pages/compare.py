@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from pages._ui import figures, forms, router, runner, state, stitched
+from pages._ui import figures, forms, gallery, router, runner, state, stitched
 from pages._ui.header import plain
 from relcore import experiments, stitching, store
 from relcore.errors import InputError
@@ -18,9 +18,9 @@ from relcore.stitchings import Stitching
 router.ensure()
 
 WHERE = {"own": "its own", "here": "the data at hand"}
-ALONG = {"corruption": "share of wrong seeds", "seeds": "seed budget"}
+LOOKED_ALONG = ("varied", "overlap", "pool", "corruption", "seeds")
 JUDGES = {"score": "score J at σ = 0.2", "fit": "fit: score over each side's own"}
-WHAT = {"methods": "Methods, by sweeps", "spaces": "Spaces, all ordered pairs"}
+WHAT = {"runs": "Runs", "methods": "Methods, by sweeps", "spaces": "Spaces, all ordered pairs"}
 TOP = 0.3  # of the cells by score: where the paper finds the score to rank
 
 
@@ -30,14 +30,18 @@ def main() -> None:
     what = st.segmented_control(
         "Compare",
         list(WHAT),
-        default="methods",
+        default="methods" if "sweep" in st.query_params else "runs",
         required=True,
         format_func=WHAT.get,
         key="compare_what",
         persist_state="session",
         label_visibility="collapsed",
     )
-    if what == "spaces":
+    if what != "methods":
+        st.query_params.pop("sweep", None)
+    if what == "runs":
+        gallery.section(s)
+    elif what == "spaces":
         ordered_pairs(s)
     else:
         sweeps(s)
@@ -118,8 +122,14 @@ def at_hand(data: state.Data) -> Data:
 def control(s: state.State, sweep: Sweep) -> None:
     """What it asks for, what that costs, and the buttons."""
     budgets, shares = (", ".join(f) for f in (map("{:,}".format, sweep.seeds), map("{:.0%}".format, sweep.corruption)))
+    more = ""
+    if sweep.pool != (0,):
+        pools, shared = map("{:,}".format, sweep.pool), map("{:.0%}".format, sweep.overlap)
+        more = f"pools {', '.join(pools)} · {', '.join(shared)} shared · {sweep.test:,} pairs scored · "
+    for name, values in dict.fromkeys(e.grid for e in sweep.entrants if e.grid is not None):
+        more += f"{name} {', '.join(map(str, values))} · "
     st.caption(
-        f"{'; '.join(plain(e.label) for e in sweep.entrants)} · seeds {budgets} · wrong {shares} · "
+        f"{'; '.join(plain(e.label) for e in sweep.entrants)} · seeds {budgets} · wrong {shares} · {plain(more)}"
         f"{len(sweep.random_seeds)} random seeds"
     )
     jobs = forms.processes("cells", "sweep_jobs")
@@ -212,18 +222,22 @@ def results(sweep: Sweep, table: pd.DataFrame) -> None:
     labels = [e.label for e in sweep.entrants]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         value = st.selectbox("Figure", values, format_func=words, key="sweep_value", persist_state="session")
-        several = [a for a in ALONG if len(getattr(sweep, a)) > 1]
-        along = several[0] if several else None
-        if len(several) > 1:
+        axes = sweep.axes()
+        along = next((a for a in LOOKED_ALONG if a in axes), None)
+        if len(axes) > 1:
             along = st.segmented_control(
-                "Along", several, default=several[0], format_func=ALONG.get, required=True, key="sweep_along"
+                "Along", list(axes), default=along, format_func=axes.get, required=True, key=f"sweep_along_{sweep.name}"
             )
+        beside, *rest = [a for a in axes if a != along] or [""]
+        for axis in rest:
+            at = st.selectbox(axes[axis].capitalize(), sorted(table[axis].dropna().unique()), key=f"sweep_at_{axis}")
+            table = table[(table[axis] == at) | table[axis].isna()]
     if along is not None:
         bands = experiments.bands(table, value, along)
         st.plotly_chart(
-            figures.sweep_curves(bands, labels, along, words(value), dark),
+            figures.sweep_curves(bands, labels, along, words(value), dark, beside=beside, axis=axes[along]),
             key="sweep_curves",
-            alt=f"{words(value)} of each method along the {ALONG[along]}",
+            alt=f"{words(value)} of each method along the {axes[along]}",
         )
         least, most = bands["n"].min(), bands["n"].max()
         over = f"{most}" if least == most else f"{least} to {most}"
@@ -238,7 +252,8 @@ def failures(table: pd.DataFrame) -> None:
     if not len(failed):
         return
     with st.expander(f"{len(failed)} cells failed; Run tries them again", icon=":material/warning:"):
-        st.dataframe(failed[["label", "seeds", "corruption", "seed", "error"]], hide_index=True, key="sweep_failed")
+        names = [c for c in ("label", *experiments.AXES, "seed", "error") if c in failed]
+        st.dataframe(failed[names], hide_index=True, key="sweep_failed", alt="Cells that failed, with the reason")
 
 
 def scores(table: pd.DataFrame, labels: list[str], value: str, dark: bool) -> None:

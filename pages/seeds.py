@@ -144,7 +144,8 @@ def stress(s: state.State) -> None:
             disabled=s.data.truth is None,
             help="Opens the sweep of methods over shares from 0 to 95 %, on the data at hand.",
         ):
-            st.session_state["sweep_choice"], st.session_state["sweep_data"] = "corruption", "here"
+            asked = {"compare_what": "methods", "sweep_choice": "corruption", "sweep_data": "here"}
+            st.session_state.update(asked)
             st.switch_page(router.COMPARE)
 
 

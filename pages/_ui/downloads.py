@@ -50,9 +50,13 @@ def zipped(folder: Path) -> bytes:
 
 def session(run: Run) -> bytes:
     of_it = [k for k in stitchings.list_stitchings() if not k.active and (k.record["run"] or {}).get("id") == run.id]
+    return temporary(lambda path: sessions.save(path, [run], of_it))
+
+
+def temporary(write: Callable[[Path], object]) -> bytes:
+    """What a function writes to the path it is given."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "session.zip"
-        sessions.save(path, [run], of_it)
+        write(path := Path(folder) / "file.zip")
         return path.read_bytes()
 
 

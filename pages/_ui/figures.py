@@ -537,26 +537,39 @@ def _looks(labels: list[str], dark: bool) -> dict[str, tuple[str, str]]:
     return dict(zip(labels, itertools.cycle(looks)))  # noqa: B905  the looks go on
 
 
-def sweep_curves(bands: pd.DataFrame, labels: list[str], along: str, value: str, dark: bool) -> go.Figure:
-    """Mean of a figure along the shares or the budgets, a line a method, with a band from the least to the greatest.
+AXIS_WORDS = {
+    "seeds": "{:,} seeds",
+    "corruption": "{:.0%} wrong",
+    "pool": "pools of {:,}",
+    "overlap": "{:.0%} of the pool shared",
+    "varied": "{}",
+}
+SPREAD_OUT = 12.0  # a wider range than this many times its least value has a logarithmic axis
 
-    ``bands`` has ``label, seeds, corruption, n, mean, low, high`` (:func:`relcore.experiments.bands`); a plot for each
-    value of the other of the two.
+
+def sweep_curves(
+    bands: pd.DataFrame, labels: list[str], along: str, value: str, dark: bool, *, beside: str = "", axis: str = ""
+) -> go.Figure:
+    """Mean of a figure along an axis of a sweep, a line a method, with a band from the least to the greatest.
+
+    ``bands`` as of :func:`relcore.experiments.bands`; a plot for each value of ``beside``, another of its axes. A
+    method that has no value along the axis is a dashed level. ``axis`` is what the axis is called.
     """
-    other = "seeds" if along == "corruption" else "corruption"
-    name = {"seeds": lambda v: f"{v:,} seeds", "corruption": lambda v: f"{v:.0%} wrong"}
-    panels = sorted(bands[other].unique())
-    figure = make_subplots(
-        1, len(panels), subplot_titles=[name[other](p) for p in panels], shared_yaxes=True, horizontal_spacing=0.03
-    )
+    panels = sorted(bands[beside].unique()) if beside else [None]
+    titles = [AXIS_WORDS[beside].format(p) for p in panels] if beside else None
+    figure = make_subplots(1, len(panels), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03)
     looks = _looks(labels, dark)
+    points = [v for v in dict.fromkeys(bands[along]) if v == v]
     shown = set()
     for column, panel in enumerate(panels, 1):
         for label in labels:
-            part = bands[(bands[other] == panel) & (bands["label"] == label)].sort_values(along)
+            part = bands[(bands["label"] == label) & ((bands[beside] == panel) if beside else True)]
             if not len(part):
                 continue
             colour, marker = looks[label]
+            level = part[along].isna().all()
+            if level:  # the same wherever one looks along the axis
+                part = part.iloc[[0, 0]].assign(**{along: [points[0], points[-1]]})
             edge = dict(mode="lines", line=dict(width=0), hoverinfo="skip", legendgroup=label, showlegend=False)
             figure.add_scatter(row=1, col=column, x=part[along], y=part["high"], **edge)
             tint = "rgba({},{},{},0.2)".format(*hex_to_rgb(colour))
@@ -569,8 +582,8 @@ def sweep_curves(bands: pd.DataFrame, labels: list[str], along: str, value: str,
                 name=label,
                 legendgroup=label,
                 showlegend=label not in shown,
-                mode="lines+markers",
-                line=dict(color=colour, width=2),
+                mode="lines" if level else "lines+markers",
+                line=dict(color=colour, width=2, dash="dash" if level else "solid"),
                 marker=dict(symbol=marker, size=7),
                 customdata=part[["low", "high", "n"]],
                 hovertemplate="%{y:.3g} (%{customdata[0]:.3g} to %{customdata[1]:.3g}, n = %{customdata[2]})<extra>"
@@ -578,10 +591,14 @@ def sweep_curves(bands: pd.DataFrame, labels: list[str], along: str, value: str,
                 + "</extra>",
             )
             shown.add(label)
-        if along == "corruption":
-            figure.update_xaxes(row=1, col=column, title="share of wrong seeds", tickformat=".0%", range=[-0.03, 1.0])
-        else:
-            figure.update_xaxes(row=1, col=column, title="seeds", tickvals=sorted(bands["seeds"].unique()))
+        look: dict = dict(title=axis or along)
+        numeric = all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in points)
+        if along in ("corruption", "overlap"):
+            look |= dict(tickformat=".0%", range=[-0.03, 1.03])
+        elif numeric and points:
+            wide = min(points) > 0 and max(points) > SPREAD_OUT * min(points)
+            look |= dict(tickvals=points, type="log" if wide else "linear")
+        figure.update_xaxes(row=1, col=column, **look)
     figure.update_yaxes(row=1, col=1, title=value)
     figure.update_annotations(font_size=13)
     finish(figure, height=340)

@@ -82,7 +82,7 @@ def test_a_finished_sweep_has_nothing_left_to_run(app, tiny):
     list(experiments.execute(experiments.create(tiny)))
     at = app("pages/compare.py", sweep="tiny")
     assert at.button(key="sweep_run").disabled and "0 of 24 cells are to be done" in texts(at)
-    at.segmented_control(key="sweep_along").set_value("seeds").run()
+    at.segmented_control(key="sweep_along_tiny").set_value("seeds").run()
     at.selectbox(key="sweep_value").set_value("mrr y_to_x").run()
     assert not at.exception
 
@@ -123,6 +123,19 @@ def test_curves_have_a_band_from_the_least_to_the_greatest():
     np.testing.assert_allclose(low.y, [1.0, 0.5])
     np.testing.assert_allclose(mean.y, [1.1, 0.6])
     assert list(mean.x) == [0, 0.5] and low.fill == "tonexty" and mean.customdata[0][2] == 3
+
+
+def test_a_method_without_the_parameter_is_a_level_and_other_axes_are_beside():
+    rows = [("grid", 10, p, v, s, 0.1 * v + 0.01 * s, "") for p in (5, 9) for v in (1, 2, 8) for s in (0, 1)]
+    rows += [("flat", 10, p, None, s, 0.5 + 0.1 * s, "") for p in (5, 9) for s in (0, 1)]
+    table = pd.DataFrame(rows, columns=["label", "seeds", "pool", "varied", "seed", "mrr x_to_y", "error"])
+    bands = experiments.bands(table, "mrr x_to_y", "varied")
+    figure = figures.sweep_curves(bands, ["grid", "flat"], "varied", "MRR", False, beside="pool", axis="anchors")
+    assert [a.text for a in figure.layout.annotations] == ["pools of 5", "pools of 9"]
+    means = [t for t in figure.data if t.name]
+    assert [t.line.dash for t in means] == ["solid", "dash"] * 2
+    np.testing.assert_allclose(means[1].y, [0.55, 0.55])
+    assert list(means[1].x) == [1, 8] and figure.layout.xaxis.title.text == "anchors"
 
 
 # --------------------------------------------------------------------------------------------------- all ordered pairs
