@@ -366,7 +366,7 @@ def create(
             "version": VERSION,
             "id": run_id,
             "title": title or method.title,
-            "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            "created": dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"),
             "method": method.name,
             "params": method.params(),
             "preprocess": list(preprocess),
