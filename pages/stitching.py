@@ -111,7 +111,7 @@ def overview(s: state.State, kept: Stitching, results: pd.DataFrame, table: pd.D
         st.caption("No result of this pair yet.")
         return
     keys, key = row_keys(rows), row_key(kept, d, e)
-    if st.session_state.get(key) not in keys:
+    if not live and st.session_state.get(key) not in keys:
         st.session_state[key] = next((k for k in reversed(keys) if k[0] not in stitching.REFERENCES), keys[-1])
     with st.container(horizontal=True, vertical_alignment="bottom"):
         figure = st.segmented_control(

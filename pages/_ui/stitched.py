@@ -97,7 +97,7 @@ def figures_of(table: pd.DataFrame, among: dict[str, Figure] = FIGURES) -> dict[
 def title_of(kept: Stitching, representation: str) -> str:
     if representation == RUN:
         return (kept.record["run"] or {}).get("title", "the run")
-    return REFERENCES.get(representation) or stitching.Way.parse(representation).title
+    return stitching.title(representation)
 
 
 def kind_of(representation: str) -> str:
@@ -133,6 +133,7 @@ def rows_of_pair(kept: Stitching, data: state.Data, table: pd.DataFrame, d: int,
         Row("absolute", d, d, f"absolute, own encoder ({mark(data, d)}→{mark(data, d)})", "reference"),
         Row("absolute", e, e, f"absolute, trained there too ({mark(data, e)}→{mark(data, e)})", "reference"),
     ]
+    own = own[:1] if kept.record["head"] else own  # a head is not trained here
     names = dict.fromkeys(table["representation"])
     pair = [
         Row(r, d, e, "absolute, other encoder" if r == "absolute" else title_of(kept, r), kind_of(r)) for r in names
@@ -397,7 +398,7 @@ def usual_anchors(items: int) -> int:
 
 def describe(kept: Stitching) -> str:
     r, settings = kept.record, kept.settings
-    of = f"head {r['head']['source']}" if r["head"] else stitching.CLASSIFIERS[settings.classifier]
+    of = f"head: {r['head']['source']}" if r["head"] else stitching.CLASSIFIERS[settings.classifier]
     of = "no classifier" if settings.classifier == NO_CLASSIFIER else of
     parts = [of, f"{settings.test:.0%} tested", f"{settings.draws} draw{'s' * (settings.draws != 1)}"]
     parts += [f"labels: {r['labels']}"] if r.get("labels", "").startswith(("those", "column")) else []

@@ -136,6 +136,20 @@ def test_results_appear_as_they_come_and_stop_keeps_them(page):
     assert "stopped with 3 of 14 results" in texts(at) and kept.status == "cancelled"
 
 
+def test_what_is_looked_at_first_does_not_hang_on_when_one_came(page):
+    at = page(planted())
+    at.button(key="stitch").click().run()
+    job = at.registry.submitted[-1]
+    work = stitchings.execute(Stitching.load(job.folder))
+    for _ in range(5):
+        next(work)
+    at.run()
+    list(work)
+    job.status = "done"
+    at.run()
+    assert next(b for b in at.selectbox if b.key.startswith("stitching_row_")).value == ("kmeans+wip", 0, 1)
+
+
 def test_without_labels_only_partners_are_compared(page):
     at = page(planted(labelled=(False, False, False)))
     assert "nothing can be classified" in texts(at)
@@ -366,6 +380,7 @@ def test_a_head_is_uploaded_and_stitched(page, tmp_path, form):
     data = state_of(at).data
     wanted = (data.x.vectors[kept.tested(0, 0)] @ w.T + b).argmax(1)
     np.testing.assert_array_equal(kept.predicted(row.name), wanted)
+    assert "head: head." in texts(at) and not any("trained there" in title for title in overview(at).index)
 
 
 def test_a_head_that_is_none_is_refused(page, tmp_path):
