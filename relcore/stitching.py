@@ -28,6 +28,7 @@ import numpy as np
 from relcore import seeds as choosing
 from relcore.errors import InputError
 from relcore.formats.base import shown
+from relcore.methods import costs
 from relcore.methods.anchored import KERNEL_SEEDS
 from relcore.metrics import stitching as parts
 from relcore.projection import centred_unit
@@ -76,7 +77,7 @@ SIMILARITIES = {
 }
 SHRUNK = ("wip", "whitened", "mahalanobis", "gamma", "kernel")
 GAMMA = 1.5  # how far the spectrum is evened out by gamma: AnchorDOT's profile
-USUAL = ("random+cosine", "random+wip", "kmeans+wip", "cca+wip", "single+wip", "multi+wip")
+USUAL = ("random+cosine", "random+wip", "kmeans+wip", "cca+wip", "cca+kernel", "single+wip", "multi+wip")
 SHRINKAGES = ("agreed", "ledoit_wolf", "fixed")
 FULL_ANCHORS = 1000  # of the reference by all pairs
 JUDGED = 2000  # test items that retrieval is measured on, at most
@@ -838,6 +839,9 @@ def estimate(spaces: Spaces, settings: Settings, aligned: Aligned | None = None)
             seconds += found * 1.6e-10 * STEPS * m * support * width
         if way.anchors == "cca":
             seconds += 1e-10 * support * width**2 + 1e-9 * min(width, support) ** 3
-        if way.similarity == "wip" and s.shrinkage == "agreed":
+        if way.similarity in SHRUNK and s.shrinkage == "agreed":
             seconds += found * agree(m)
+        if way.similarity == "kernel":
+            made = costs.kernel(support, dims[0], dims[0], m) / 2 * count
+            seconds += made + sum(costs.kernel_rows(len(space), support, space.dim, m) for space in spaces.spaces)
     return STARTING + s.draws * seconds
