@@ -35,10 +35,12 @@ def test_the_python_quickstart_runs(tmp_path, monkeypatch):
 
 def test_the_command_lines_run(tmp_path):
     lines = blocks("sh")[2].replace("\\\n", " ").replace("--out run", f"--out {tmp_path / 'run'}")
-    for command in ("evaluate", "mismatch"):
+    for command in ("evaluate", "mismatch", "stitch", "report", "export"):
         lines = lines.replace(f"{command} run", f"{command} {tmp_path / 'run'}")
-    lines = lines.replace("bank.parquet", f"{tmp_path}/b.parquet").strip().splitlines()
-    assert len(lines) == 5
+    for name in ("bank.parquet", "report.html", "exported"):
+        lines = lines.replace(name, f"{tmp_path}/{name}")
+    lines = lines.strip().splitlines()
+    assert len(lines) == 8
     for line in lines:
         words = line.split()
         assert words[0] == "python"

@@ -67,7 +67,7 @@ def remove(run_id: str) -> None:
 def choose_group(s: state.State, groups: list[Group]) -> Group | None:
     """Runs of the data at hand first; runs of other data are another list and never in the same one."""
     groups.sort(key=lambda g: not state.is_of_data(g.runs[0], s.data))
-    titles = opened.distinct({g.key: f"{g.title} · {len(g.runs)} runs" for g in groups})
+    titles = opened.distinct({g.key: f"{g.title} · {len(g.runs)} run{'s' * (len(g.runs) != 1)}" for g in groups})
     if len(groups) == 1:
         st.caption(plain(titles[groups[0].key]))
         return groups[0]

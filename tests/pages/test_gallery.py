@@ -46,7 +46,7 @@ def test_runs_of_other_data_are_another_list(three):
     at, first, second = three
     assert shown(at)["run"].tolist() == ["second", "first"]
     options = at.selectbox(key="gallery_group").options
-    assert len(options) == 2 and options[0].endswith("2 runs") and options[1].endswith("1 runs")
+    assert len(options) == 2 and options[0].endswith("2 runs") and options[1].endswith("1 run")
     assert "seed of none of these runs" in texts(at) and "not all given the same seeds" in texts(at)
     pairs = comparison.scored([first, second])
     wanted = comparison.figures(second.analysis, pairs)["mrr x_to_y"]
