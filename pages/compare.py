@@ -34,6 +34,7 @@ def main() -> None:
         required=True,
         format_func=WHAT.get,
         key="compare_what",
+        bind="query-params",
         persist_state="session",
         label_visibility="collapsed",
     )

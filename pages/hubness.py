@@ -73,6 +73,7 @@ def choose_k(s: state.State) -> tuple[int, dict[str, int]]:
             NEIGHBORS,
             10,
             key="hub_k",
+            bind="query-params",
             persist_state="session",
             width=420,
             help="A row's list are its k nearest in the other space; Nₖ is how many lists a row is in.",
@@ -187,6 +188,7 @@ def controls(counts: Counts) -> tuple[str, str]:
             default="x_to_y",
             required=True,
             key="hub_way",
+            bind="query-params",
             persist_state="session",
         )
         rule = st.segmented_control(
@@ -196,6 +198,7 @@ def controls(counts: Counts) -> tuple[str, str]:
             default="nearest",
             required=True,
             key="hub_rule",
+            bind="query-params",
             persist_state="session",
         )
     return way, rule

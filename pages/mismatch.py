@@ -152,11 +152,12 @@ def controls(run: Run, arrays: dict) -> tuple[int, str, bool]:
             default="coverage",
             required=True,
             key="mismatch_measure",
+            bind="query-params",
             persist_state="session",
             help="Coverage is the kernel sum to the other side over that to the own side. The raw sum is low also "
             "where the own side is thin.",
         )
-        inverted = st.toggle("Invert colours", key="mismatch_inverted", persist_state="session")
+        inverted = st.toggle("Invert colours", key="mismatch_inverted", bind="query-params", persist_state="session")
     if position != default:
         st.caption(
             "What is said above is read at the default σ, the only one the fits without some seeds were read at."
@@ -439,6 +440,7 @@ def declared(s: state.State, run: Run, arrays: dict, position: int) -> None:
         [UNDECLARED, *names],
         format_func=lambda name: name or "none declared",
         key="mismatch_declared",
+        bind="query-params",
         width=420,
         help="If you know which class one side lacks: how well low values tell its rows from all others.",
     )

@@ -73,6 +73,7 @@ def controls(s: state.State, rules: list[str]) -> tuple[str, str, int]:
             default="x_to_y",
             required=True,
             key="way",
+            bind="query-params",
             persist_state="session",
         )
         rule = st.segmented_control(
@@ -82,12 +83,13 @@ def controls(s: state.State, rules: list[str]) -> tuple[str, str, int]:
             default="nearest",
             required=True,
             key="rule",
+            bind="query-params",
             persist_state="session",
             help=RULE_HELP,
         )
         target = s.data.y if way == "x_to_y" else s.data.x
         most = min(50, len(target))
-        k = st.number_input("k", 1, 50, 10, key="k", persist_state="session", width=130)
+        k = st.number_input("k", 1, 50, 10, key="k", bind="query-params", persist_state="session", width=130)
     if k > most:
         st.caption(f"k limited to {most}: the target space has only so many rows.")
     return way, rule, min(int(k), most)

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from relcore.space import LoadReport, Pairs, Space
 
 if TYPE_CHECKING:
     import pandas as pd
+
+REFERENCE = re.compile(r"[A-Za-z0-9]+(\.[A-Za-z0-9]+)?")  # FINGERPRINT or FINGERPRINT.VIEW
 
 
 def home() -> Path:
@@ -53,7 +56,15 @@ def write_json(path: Path, record: dict) -> None:
 
 
 def folder_of(reference: str) -> Path:
-    """Where a space is kept, by its fingerprint or by the reference of a view of it."""
+    """Where a space is kept, by its fingerprint or by the reference of a view of it.
+
+    Raises
+    ------
+    InputError
+        It is no reference; one of a record from elsewhere may name any folder.
+    """
+    if not REFERENCE.fullmatch(reference):
+        raise InputError(f"{reference[:80]!r} is no reference of kept data; load the data again.")
     return home() / "spaces" / reference.partition(".")[0]
 
 
@@ -170,15 +181,15 @@ def get_space(reference: str) -> tuple[Space, LoadReport]:
     InputError
         No such space is kept here.
     """
+    folder = folder_of(reference)
     fingerprint, _, view = reference.partition(".")
-    folder = folder_of(fingerprint)
     gone = InputError(
         f"the data with fingerprint {fingerprint[:8]} are not kept in {folder.parent}; load the same file again."
     )
-    if not fingerprint.isalnum() or (view and not view.isalnum()):
-        raise gone
     try:
         view = view or (folder / "latest").read_text()
+        if not view.isalnum():
+            raise gone
         rows = json.loads((folder / "rows.json").read_text())
         look = json.loads((folder / view / "view.json").read_text())
         report = json.loads((folder / view / "report.json").read_text())
@@ -240,3 +251,29 @@ def get_pairs(digest: str, n: int, m: int) -> tuple[Pairs, str, list[str]]:
     if len(pairs) and (pairs.x.max() >= n or pairs.y.max() >= m):
         raise InputError(f"the pairs {digest} belong to other data; pair the rows again.")
     return pairs, record["how"], record["problems"]
+
+
+def put_selection(x: np.ndarray, y: np.ndarray, origin: str) -> str:
+    """Keep the row ids of a selection and return the digest by which :func:`get_selection` finds it."""
+    data = json.dumps({"x": x.tolist(), "y": y.tolist(), "origin": origin}).encode()
+    digest = hashlib.blake2b(data, digest_size=8).hexdigest()
+    folder = home() / "selections"
+    folder.mkdir(exist_ok=True)
+    if not (folder / f"{digest}.json").exists():
+        write_atomic(folder / f"{digest}.json", data)
+    return digest
+
+
+def get_selection(digest: str) -> tuple[np.ndarray, np.ndarray, str]:
+    """Row ids of x and y of a kept selection, int64, and where it came from.
+
+    Raises
+    ------
+    InputError
+        None is kept under that digest.
+    """
+    path = home() / "selections" / f"{digest}.json"
+    if not digest.isalnum() or not path.exists():
+        raise InputError(f"the selection {digest[:16]!r} is not kept in {path.parent}; select the rows again.")
+    record = json.loads(path.read_text())
+    return *(np.array(record[side], dtype=np.int64) for side in "xy"), record["origin"]

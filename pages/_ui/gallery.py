@@ -81,7 +81,9 @@ def choose_group(s: state.State, groups: list[Group]) -> Group | None:
 def table(s: state.State, group: Group) -> list[Run]:
     """The runs of a group with their figures; returns those picked."""
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        rule = st.selectbox("Neighbours by", list(RULES), format_func=RULES.get, key="gallery_rule", width=240)
+        rule = st.selectbox(
+            "Neighbours by", list(RULES), format_func=RULES.get, key="gallery_rule", bind="query-params", width=240
+        )
         together = st.toggle(
             "Mean over seeds",
             key="gallery_together",

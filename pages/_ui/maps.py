@@ -174,6 +174,7 @@ def retrieval_map(s: state.State, run: Run, arrays: dict, way: str, rule: str, k
         default="aligned",
         required=True,
         key="retrieval_frame",
+        bind="query-params",
         persist_state="session",
         label_visibility="collapsed",
     )

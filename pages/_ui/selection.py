@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,11 +29,13 @@ class Selection:
 
 @dataclass
 class SelectionStore:
-    """The current selection and those before it. ``revision`` counts the changes."""
+    """The current selection and those before it. ``revision`` counts the changes; ``link`` is what the address bar says
+    of one of them, with its revision."""
 
     current: Selection = field(default_factory=Selection)
     past: list[Selection] = field(default_factory=list)
     revision: int = 0
+    link: tuple[int, str] = (-1, "")
 
     def set(self, selection: Selection) -> None:
         if selection.same_rows(self.current):
@@ -53,6 +56,26 @@ class SelectionStore:
         """Start anew, as when other data are loaded."""
         self.current, self.past = Selection(), []
         self.revision += 1
+
+
+IN_A_LINK = 40  # rows that an address can name by itself
+SPELLED = re.compile(r"x((?:\d{1,12}(?:\.\d{1,12})*)?)_y((?:\d{1,12}(?:\.\d{1,12})*)?)")
+
+
+def spelled(selection: Selection) -> str:
+    """Few rows as a word of an address, ``x3.17_y5``; "" for more than :data:`IN_A_LINK`."""
+    if len(selection) > IN_A_LINK:
+        return ""
+    return "_".join(side + ".".join(map(str, ids)) for side, ids in (("x", selection.x), ("y", selection.y)))
+
+
+def read(text: str) -> Selection | None:
+    """What :func:`spelled` wrote; None for anything else."""
+    found = SPELLED.fullmatch(text)
+    if found is None:
+        return None
+    x, y = (np.unique(np.array([i for i in part.split(".") if i], dtype=np.int64)) for part in found.groups())
+    return Selection(x, y, "a link")
 
 
 @dataclass(frozen=True, eq=False)

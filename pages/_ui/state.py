@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import streamlit as st
 
-from pages._ui.selection import Link, SelectionStore, link_by_pairs, no_link
+from pages._ui.selection import Link, Selection, SelectionStore, link_by_pairs, no_link, read, spelled
 from relcore import projection, runs, samples, seeds, store
 from relcore.errors import InputError
 from relcore.jobs import Job, JobManager
@@ -27,7 +27,7 @@ from relcore.space import LoadReport, Pair, Pairs, Space, Spaces
 SEED_COUNT = 15
 MAX_SPACES = 8  # each pair of a list is drawn somewhere, both ways: 56 of them
 SIDES = ("x", "y")
-LINK_KEYS = ("sample", "x", "y", "pair", "more", "pick", "run")
+LINK_KEYS = ("sample", "x", "y", "pair", "more", "pick", "run", "of", "sel")
 LINKED_PAIRINGS = ("row", "name", "none")  # pairings that the address bar can name; others are kept and named by digest
 
 
@@ -348,6 +348,8 @@ def page_state() -> State:
         wanted |= _linked(state.data)
     if state.run_id:
         wanted["run"] = state.run_id
+    if len(state.selection.current):
+        wanted["sel"] = _selected(state.selection)
     for key in LINK_KEYS:
         if st.query_params.get(key) != wanted.get(key):
             if key in wanted:
@@ -355,6 +357,14 @@ def page_state() -> State:
             else:
                 st.query_params.pop(key, None)
     return state
+
+
+def _selected(chosen: SelectionStore) -> str:
+    """What the address bar says of the selection: its rows where they are few, else the digest they are kept under."""
+    if chosen.link[0] != chosen.revision:
+        now = chosen.current
+        chosen.link = (chosen.revision, spelled(now) or store.put_selection(now.x, now.y, now.origin))
+    return chosen.link[1]
 
 
 def _linked(data: Data) -> dict[str, str]:
@@ -366,6 +376,7 @@ def _linked(data: Data) -> dict[str, str]:
     else:
         first, second = data.listed[:2]
         out = {"x": first.reference, "y": second.reference, "pair": second.link}
+        out["of"] = "|".join(one.title[:60] for one in (first, second))  # for who does not have the data
     if own:
         out["more"] = ",".join(f"{one.reference}~{one.link}" for one in own)
     if data.picked != (0, 1):
@@ -395,8 +406,12 @@ def _restore(state: State) -> None:
             attempt(_pick_as_linked, asked["pick"])
     if asked["run"]:
         attempt(open_run, asked["run"])
+    if asked["sel"] and state.data is not None:
+        attempt(_select_as_linked, asked["sel"])
     if refused:
-        state.notice = f"This link cannot be followed wholly: {' '.join(refused)}"
+        made = f" It was made with {' and '.join(asked['of'].split('|'))}." if asked["of"] and not state.data else ""
+        more = " Load that, or open the session they were saved in on the Export page." if made else ""
+        state.notice = f"This link cannot be followed wholly: {' '.join(refused)}{made}{more}"
     if state.data is None:
         open_sample(state, samples.list_samples()[0].name)
 
@@ -437,6 +452,16 @@ def _pick_as_linked(state: State, text: str) -> None:
     if len(numbers) != 2 or not all(n.isascii() and n.isdigit() for n in numbers):
         raise InputError(f"pick={text[:20]!r} names no two spaces; pick them on the Data page.")
     pick(state, *map(int, numbers))
+
+
+def _select_as_linked(state: State, text: str) -> None:
+    chosen = read(text) or Selection(*store.get_selection(text))
+    spaces = state.data.x, state.data.y
+    known = [np.intersect1d(ids, space.ids) for ids, space in zip((chosen.x, chosen.y), spaces, strict=True)]
+    state.selection.set(Selection(*known, chosen.origin))
+    gone = len(chosen) - sum(map(len, known))
+    if gone:
+        raise InputError(f"{gone:,} of {len(chosen):,} selected rows are not in these data.")
 
 
 def sample_spaces(name: str) -> tuple[Listed, ...]:
