@@ -16,6 +16,7 @@ Every file is written whole or not at all. Importing this module loads no torch.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import io
 import json
@@ -49,6 +50,12 @@ VERSION = 1  # of the record; a later one may mean something else by the same na
 ACTIVE = ("queued", "running", "paused")
 MOST_RESTARTS = 256  # whose curves are read or kept in memory; a search may have a hundred thousand
 USABLE = ("done", "cancelled")  # a cancelled run is usable when it kept an alignment
+FIELDS = {  # what every record has: one field of another kind would stop whatever lists the runs
+    **dict.fromkeys(("id", "title", "created", "status", "method", "device"), str),
+    **dict.fromkeys(("seed", "folds", "seeds"), int),
+    **{"params": dict, "preprocess": list, "x": dict, "y": dict},
+}
+SIDE = {"fingerprint": str, "title": str, "rows": int, "dim": int, "report": dict}
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +120,16 @@ class Run:
                 f"{folder}: this run was kept by Relcore {made} in a form (version {record['version']}) that "
                 f"{__version__} does not know; update Relcore."
             )
+        odd = fault(record)
+        if odd:
+            raise InputError(f"{path}: is not the record of a run ({odd}); take the folder away, or run again.")
         run = cls(Path(folder), record)
         if run.active and not alive(record.get("process")):
             before = "that had queued it" if run.status == "queued" else "that ran it"
-            run.mark("failed", message=f"the process {before} is gone; kept is what was written before")
+            message = f"the process {before} is gone; kept is what was written before"
+            run.record |= {"status": "failed", "message": message}
+            with contextlib.suppress(OSError):  # on a full disk it is told again the next time
+                run.mark("failed", message)
         return run
 
     @property
@@ -291,6 +304,28 @@ class Run:
             folds=r["folds"],
             workers=Workers(r.get("jobs", 1), r.get("scheduler", "")),
         )
+
+
+def fault(record: dict[str, Any]) -> str:
+    """What of a record is missing or of the wrong kind, in words; empty for a sound one."""
+    wanted = [(record, name, kind, name) for name, kind in FIELDS.items()]
+    for side in "xy":
+        if isinstance(record.get(side), dict):
+            wanted += [(record[side], name, kind, f"{side}.{name}") for name, kind in SIDE.items()]
+    for of, name, kind, words in wanted:
+        if name not in of:
+            return f"{words} is missing"
+        if not isinstance(of[name], kind) or isinstance(of[name], bool):
+            return f"{words} is {str(of[name])[:40]!r}"
+    for side in "xy":
+        kept = record[side].get("kept")
+        if kept is not None and str(kept).partition(".")[0] != record[side]["fingerprint"]:
+            return f"{side} is kept as {str(kept)[:40]!r}, which is other data"
+    for name, value in record["params"].items():
+        if not name.isidentifier() or not isinstance(value, str | int | float | None):
+            return f"the parameter {name[:40]!r} is none"
+    odd = next((step for step in record["preprocess"] if not isinstance(step, str)), None)
+    return "" if odd is None else f"preprocess has {str(odd)[:40]!r}"
 
 
 def new_id() -> str:
@@ -601,15 +636,17 @@ def _start_time(pid: int) -> str:
 
 
 def alive(process: dict | None) -> bool:
-    if not process:
+    if not isinstance(process, dict) or not isinstance(process.get("pid"), int) or process["pid"] < 1:
         return False
     try:
         os.kill(process["pid"], 0)
     except ProcessLookupError:
         return False
+    except OverflowError:
+        return False
     except PermissionError:
         pass
-    return _start_time(process["pid"]) == process["started"]
+    return _start_time(process["pid"]) == process.get("started")
 
 
 def _write_table(path: Path, table: pd.DataFrame) -> None:
@@ -631,13 +668,17 @@ def _tensors(arrays: dict[str, np.ndarray]) -> dict[str, Tensor]:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     if not path.exists():
         raise InputError(f"{path.parent}: {path.name} is missing; the run kept no result. Run it again.")
     if not _whole(path):
         raise InputError(f"{path}: is cut or damaged; run it again.")
-    return load_file(path)
+    try:
+        return load_file(path)
+    except SafetensorError as e:
+        raise InputError(f"{path}: is damaged ({e}); run it again.") from None
 
 
 def _whole(path: Path) -> bool:

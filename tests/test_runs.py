@@ -252,6 +252,50 @@ def test_folders_that_hold_no_run_are_listed_with_the_reason():
     assert "cut" not in runs.survey()[1]
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"created": None}, "created is 'None'"),
+        ({"process": {"pid": "x"}, "status": "running"}, None),
+        ({"seeds": "many"}, "seeds is 'many'"),
+        ({"x": {}}, "x.fingerprint is missing"),
+        ({"params": {"a=1); print(1) #": 1}}, "the parameter 'a=1); print(1) #' is none"),
+        ({"x.kept": "0" * 64 + ".aa"}, "x is kept as '0000"),
+        ({"x.kept": "/etc"}, "x is kept as '/etc'"),
+    ],
+)
+def test_one_odd_record_does_not_stop_the_list(change, said):
+    finished("sound")
+    odd = finished("odd")
+    for name, value in change.items():
+        of, _, inner = name.rpartition(".")
+        (odd.record[of] if of else odd.record)[inner] = value
+    odd.update()
+    found, unreadable = runs.survey()
+    if said is None:
+        assert runs.find(odd.id).status == "failed" and len(found) == 2
+    else:
+        assert [r.title for r in found] == ["sound"] and said in unreadable[odd.id]
+
+
+def test_the_list_is_read_on_a_full_disk(monkeypatch):
+    run = finished()
+    run.update(status="running", process={"pid": 2**22 - 3, "started": "1"})
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "write_atomic", full)
+    assert [r.status for r in runs.list_runs()] == ["failed"]
+
+
+@pytest.mark.parametrize("reference", ["/etc", "../x", "", "a.b/../c", "a."])
+def test_a_reference_cannot_leave_the_store(reference):
+    for ask in (store.get_space, store.view_folder):
+        with pytest.raises(InputError, match="is no reference of kept data"):
+            ask(reference)
+
+
 def test_renamed_annotated_and_deleted():
     run = finished()
     runs.rename(run, "  better\nname ", "why: seeds by hand")
