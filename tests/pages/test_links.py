@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import streamlit as st
 
 from pages._ui.selection import IN_A_LINK, Selection, read, spelled
 from relcore import store
@@ -48,6 +49,7 @@ def test_a_link_whose_data_are_absent_says_which_file_to_load(app, home):
     asked = query(at)
     assert asked["of"] == "X|Y"
     shutil.rmtree(home / "spaces")
+    st.cache_resource.clear()  # another server
     gone = app(**{k: asked[k] for k in ("x", "y", "pair", "of")})
     said = texts(gone)
     assert "made with X and Y" in said and "open the session" in said
