@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from pages._ui import state
-from pages._ui.colours import NONE_COLOUR, plain_colours, value_colours
 from pages._ui.figures import GREY, finish
 from pages._ui.maps import value_map
+from relcore.colours import NONE_COLOUR, plain_colours, value_colours
 from relcore.metrics.mismatch import ClassRow
 from relcore.runs import Run
 

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from pages._ui.colours import colour_table, hex_to_rgb, plotly_colorscale
+from relcore.colours import colour_table, hex_to_rgb, plotly_colorscale
 from relcore.runs import RestartCurves
 
 if TYPE_CHECKING:

@@ -29,7 +29,9 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from pages._ui.colours import (
+from pages._ui.pictures import is_picture
+from pages._ui.selection import Selection
+from relcore.colours import (
     NONE_COLOUR,
     NONE_NAME,
     OTHER_COLOUR,
@@ -40,8 +42,6 @@ from pages._ui.colours import (
     hex_to_rgb,
     plain_colours,
 )
-from pages._ui.pictures import is_picture
-from pages._ui.selection import Selection
 from relcore.errors import InputError
 
 MAX_CORNERS = 200
@@ -70,7 +70,7 @@ class Panel:
     title : what is shown ("GloVe 50: PCA, coloured by label").
     xy : float32 (n, 2), finite.
     ids : int64 (n,), the rows' ids, unique.
-    colour : see ``pages._ui.colours``; None draws all points alike.
+    colour : see ``relcore.colours``; None draws all points alike.
     names : text of the hover label, one a point, or a function of the id. An array that is the same object on every
         run is encoded once.
     media : one character (or emoji) a point, drawn in its place where there is room, or None. A ``data:image/`` picture

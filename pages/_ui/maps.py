@@ -8,10 +8,10 @@ import numpy as np
 import streamlit as st
 
 from pages._ui import state
-from pages._ui.colours import OKABE_ITO, CategoryColours, Colouring, shared_category_colours, value_colours
 from pages._ui.linked_map import MAX_PICTURES, MapEvent, Panel, linked_map, pictures_stay
 from pages._ui.pictures import is_picture
 from pages._ui.selection import Selection, select
+from relcore.colours import OKABE_ITO, CategoryColours, Colouring, shared_category_colours, value_colours
 from relcore.runs import Run
 from relcore.space import Space
 

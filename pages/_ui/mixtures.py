@@ -10,9 +10,9 @@ import pandas as pd
 import streamlit as st
 
 from pages._ui import figures, pictures, state
-from pages._ui.colours import NONE_NAME
 from pages._ui.header import plain
 from pages._ui.selection import Selection
+from relcore.colours import NONE_NAME
 from relcore.runs import Run
 
 MOST_ANCHORS, MOST_SEEDS = 300, 400  # rows and columns of cells that can still be told apart, and cost little to send

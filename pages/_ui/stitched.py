@@ -12,10 +12,10 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from pages._ui import state
-from pages._ui.colours import NONE_COLOUR, CategoryColours, plotly_colorscale
 from pages._ui.figures import GREY, finish
 from pages._ui.header import plain
 from relcore import stitching, stitchings
+from relcore.colours import NONE_COLOUR, CategoryColours, plotly_colorscale
 from relcore.jobs import Job
 from relcore.stitching import NO_CLASSIFIER, REFERENCES, RUN
 from relcore.stitchings import Stitching

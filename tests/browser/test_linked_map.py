@@ -14,7 +14,7 @@ APP = """
 import numpy as np
 import streamlit as st
 
-from pages._ui.colours import shared_category_colours
+from relcore.colours import shared_category_colours
 from pages._ui.linked_map import Panel, linked_map
 
 st.set_page_config(layout="wide")

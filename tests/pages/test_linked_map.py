@@ -11,9 +11,9 @@ from streamlit.proto.WidgetStates_pb2 import WidgetState
 from streamlit.testing.v1 import AppTest
 
 from pages._ui import linked_map
-from pages._ui.colours import CategoryColours, category_colours, value_colours
 from pages._ui.linked_map import MAX_NAME, Panel, in_polygon
 from pages._ui.selection import Selection
+from relcore.colours import CategoryColours, category_colours, value_colours
 from relcore.errors import InputError
 
 SQUARE = [[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5], [-0.5, 0.5]]
@@ -70,8 +70,8 @@ def map_script(use_callback: bool, n: int = 40):
     import numpy as np
     import streamlit as st
 
-    from pages._ui.colours import shared_category_colours
     from pages._ui.linked_map import Panel, linked_map
+    from relcore.colours import shared_category_colours
 
     rng = np.random.default_rng(0)
     xy_x = rng.normal(size=(n, 2)).astype(np.float32)

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from pages._ui import colours
-from pages._ui.colours import (
+from relcore import colours
+from relcore.colours import (
     NONE_COLOUR,
     OTHER_COLOUR,
     TWENTY,
