@@ -50,6 +50,7 @@ VERSION = 1  # of the record; a later one may mean something else by the same na
 ACTIVE = ("queued", "running", "paused")
 MOST_RESTARTS = 256  # whose curves are read or kept in memory; a search may have a hundred thousand
 USABLE = ("done", "cancelled")  # a cancelled run is usable when it kept an alignment
+ID = re.compile(r"[0-9a-f]{8}")
 FIELDS = {  # what every record has: one field of another kind would stop whatever lists the runs
     **dict.fromkeys(("id", "title", "created", "status", "method", "device"), str),
     **dict.fromkeys(("seed", "folds", "seeds"), int),
@@ -612,7 +613,7 @@ def find(run_id: str) -> Run:
     InputError
         If there is none.
     """
-    if not re.fullmatch(r"[0-9a-f]{8}", run_id):
+    if not ID.fullmatch(run_id):
         raise InputError(f"{run_id!r} is no run id (eight digits 0-9, a-f).")
     return Run.load(store.home() / "runs" / run_id)
 

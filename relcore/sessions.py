@@ -9,13 +9,16 @@ before all of it was checked.
 from __future__ import annotations
 
 import datetime as dt
+import filecmp
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +29,7 @@ import numpy as np
 
 from relcore import __version__, memory, runs, stitchings, store
 from relcore.errors import InputError
-from relcore.space import Space
+from relcore.space import LoadReport, Space
 
 FORMAT = 1
 ROOMS = ("runs", "stitchings", "spaces")
@@ -34,6 +37,9 @@ ENDINGS = (".json", ".jsonl", ".npy", ".safetensors", ".parquet")
 PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
 MOST_FILES = 100_000
 MOST_MANIFEST = 64 << 20  # bytes
+MOST_TEXT = 0.1  # of the memory that is free, for one text file: it is read whole
+MOST_RECORD = 64 << 20  # bytes of run.json and the like
+SPARE = 0.05  # of the disk that is free stays so
 CHUNK = 1 << 20
 STORED = (".npy", ".safetensors", ".parquet")  # numbers hardly shrink
 
@@ -89,6 +95,12 @@ def save(
     going = [r.title for r in of if r.active] + [k.id for k in also if k.active]
     if going:
         raise InputError(f"{going[0]} is still going on; stop it or wait for it, then save.")
+    hurt = [f"{r.title} is damaged: {r.damage}" for r in of if r.damage]
+    if hurt:
+        raise InputError(f"{hurt[0]}; leave it out, or run it again.")
+    twice = [r.title for i, r in enumerate(of) if r.id in {other.id for other in of[:i]}]
+    if twice:
+        raise InputError(f"{twice[0]}: another run given has the same id; save them in two sessions.")
     missing: list[str] = []
     references: dict[str, dict[str, Any]] = {}
     for run in of:
@@ -104,7 +116,7 @@ def save(
     for reference in references:
         folder, view = store.folder_of(reference), reference.partition(".")[2]
         for inside, source in _files(folder):
-            if "/" not in inside or inside.startswith(f"{view}/"):  # of the views only the one that was used
+            if inside != "latest" and ("/" not in inside or inside.startswith(f"{view}/")):  # the views used alone
                 members[f"spaces/{folder.name}/{inside}"] = source
     path = Path(path).expanduser()
     total, done = sum(p.stat().st_size for p in members.values()) or 1, 0
@@ -143,7 +155,7 @@ def save(
 
 
 def _want(wanted: dict, reference: str | None, record: dict, whose: str, missing: list[str]) -> None:
-    if reference and store.view_folder(reference).exists():
+    if isinstance(reference, str) and reference and store.view_folder(reference).exists():
         wanted[reference] = record
     else:
         missing.append(f"{whose}: its vectors are not kept here, so they are not in the session; its results are")
@@ -162,6 +174,17 @@ def _fits(name: str) -> bool:
     return plain and all(map(PART.fullmatch, parts[1:])) and (parts[-1].endswith(ENDINGS) or parts[-1] == "latest")
 
 
+def _clash(names: Iterable[str]) -> str | None:
+    """A name that some file system takes for another one, or for a folder that another lies in."""
+    seen = set()
+    folders = {str(parent).lower() for name in names for parent in PurePosixPath(name).parents}
+    for name in names:
+        if name.lower() in seen or name.lower() in folders:
+            return name
+        seen.add(name.lower())
+    return None
+
+
 # ---------------------------------------------------------------- opening
 
 
@@ -177,6 +200,12 @@ def look(path: str | Path) -> Manifest:
         return _manifest(Path(path), z)
 
 
+BROKEN = (  # what Python's zip, JSON and decompressors raise on damaged bytes
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError),
+    *(ValueError, KeyError, OverflowError),
+)
+
+
 @contextmanager
 def _zip(path: str | Path) -> Iterator[zipfile.ZipFile]:
     path = Path(path).expanduser()
@@ -185,7 +214,9 @@ def _zip(path: str | Path) -> Iterator[zipfile.ZipFile]:
             yield z
     except FileNotFoundError:
         raise InputError(f"there is no file {path}; check the path.") from None
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError, KeyError) as e:
+    except InputError:  # it says what is wrong itself
+        raise
+    except BROKEN as e:
         raise InputError(f"{path.name} is no session or a damaged one ({e}); save it again.") from None
 
 
@@ -214,12 +245,12 @@ def _manifest(path: Path, z: zipfile.ZipFile) -> Manifest:
             tuple(dict(s) for s in record["spaces"]),
             files,
         )
-    except (KeyError, TypeError, AttributeError, ValueError) as e:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as e:
         raise InputError(f"{path.name}: manifest.json is damaged ({type(e).__name__}: {e}).") from None
     held = {m.filename: m for m in z.infolist() if m.filename != "manifest.json"}
     if len(held) != len(z.infolist()) - 1 or len(held) > MOST_FILES:
         raise InputError(f"{path.name}: {len(z.infolist()):,} members, some of one name or too many; save it again.")
-    odd = next((name for name in files if not _fits(name)), None)
+    odd = next((name for name in files if not _fits(name)), None) or _clash(files)
     if odd is not None:
         raise InputError(f"{path.name}: {odd!r} is no file of a session; nothing was opened.")
     differs = next((n for n in held.keys() ^ files.keys()), None) or next(
@@ -244,12 +275,13 @@ def open_session(path: str | Path, progress: Callable[[float], None] = lambda sh
     with _zip(path) as z:
         manifest = _manifest(path, z)
         free = shutil.disk_usage(home).free
-        if manifest.size > free:
+        if manifest.size > free * (1 - SPARE):
             raise InputError(
                 f"{path.name} takes {memory.as_text(manifest.size)} unpacked, and {home} has "
                 f"{memory.as_text(free)} free; make room, or set RELCORE_HOME to another disk."
             )
-        with tempfile.TemporaryDirectory(dir=home, prefix=".opening-") as folder:
+        _tidy(home)
+        with tempfile.TemporaryDirectory(dir=home, prefix=f".opening-{os.getpid()}-") as folder:
             here = Path(folder)
             _unpack(path, z, manifest, here, progress)
             for space in sorted((here / "spaces").glob("*")):
@@ -258,8 +290,24 @@ def open_session(path: str | Path, progress: Callable[[float], None] = lambda sh
             return _put_in_place(here, home)
 
 
+def _tidy(home: Path) -> None:
+    """Take away what an opening left that was killed."""
+    for left in home.glob(".opening-*-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdecimal() and not Path(f"/proc/{owner}").exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)
+
+
 def _unpack(path: Path, z: zipfile.ZipFile, manifest: Manifest, here: Path, progress: Callable[[float], None]) -> None:
     done, total = 0, manifest.size or 1
+    most = int(MOST_TEXT * memory.available())
+    for name, (size, _) in manifest.files.items():
+        allowed = most if name.endswith(("/rows.json", "/view.json", "/labels.json")) else MOST_RECORD
+        if name.endswith((".json", "/latest")) and size > allowed:
+            raise InputError(
+                f"{path.name}: {name!r} takes {memory.as_text(size)}, and at most {memory.as_text(allowed)} of text "
+                "can be read here; open it where more memory is free."
+            )
     for name, (size, wanted) in manifest.files.items():
         target = here / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -278,17 +326,27 @@ def _unpack(path: Path, z: zipfile.ZipFile, manifest: Manifest, here: Path, prog
 
 
 def _check_space(path: Path, folder: Path) -> None:
-    """A space is found by its fingerprint, so it must have it."""
+    """A space is found by its fingerprint, so it must have it, and be read as it was hashed. So must its views."""
     try:
         rows = json.loads((folder / "rows.json").read_text())
-        columns = [
-            None if rows[name] is None else np.array([*map(str, rows[name]), None], dtype=object)[:-1]
-            for name in ("names", "labels")
-        ]
         vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
         ids = np.load(folder / "ids.npy", allow_pickle=False)
+        columns = [_column(rows[name], len(vectors)) for name in ("names", "labels")]
+        if columns[0] is None:
+            raise ValueError("it has no names")
+        if vectors.dtype != np.dtype("<f4") or vectors.ndim != 2 or not vectors.flags.c_contiguous:
+            raise ValueError(f"vectors of {vectors.dtype}, {vectors.shape}")
+        if ids.dtype != np.dtype("<i8") or ids.shape != vectors.shape[:1] or len(np.unique(ids)) < len(ids):
+            raise ValueError(f"row numbers of {ids.dtype}, {ids.shape}")
+        if not all(np.isfinite(part).all() and part.any(1).all() for part in _blocks(vectors)):
+            raise ValueError("a row is zero or not finite")
         found = Space(vectors, ids, columns[0], columns[1]).fingerprint
-    except (OSError, ValueError, KeyError, TypeError) as e:
+        views = [view for view in folder.iterdir() if view.is_dir()]
+        if not views:
+            raise ValueError("it has no view")
+        for view in views:
+            _check_view(view, len(vectors))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, InputError) as e:
         raise InputError(
             f"{path.name}: the space {folder.name[:8]} cannot be read ({e}); nothing was opened."
         ) from None
@@ -296,16 +354,112 @@ def _check_space(path: Path, folder: Path) -> None:
         raise InputError(f"{path.name}: the space {folder.name[:8]} is not what its name says; nothing was opened.")
 
 
+def _blocks(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    step = max(1, (16 << 20) // vectors.shape[1] if vectors.shape[1] else 1)
+    return (vectors[i : i + step] for i in range(0, len(vectors), step))
+
+
+def _column(values: Any, n: int) -> np.ndarray | None:
+    """Names, labels or media of n rows."""
+    if values is None:
+        return None
+    if not isinstance(values, list) or len(values) != n or not all(isinstance(v, str) for v in values):
+        raise ValueError(f"it has other than {n:,} texts")
+    out = np.empty(n, dtype=object)
+    out[:] = values
+    return out
+
+
+def _check_view(folder: Path, n: int) -> None:
+    """A view is found by the digest of its files (:func:`relcore.store.put_space`)."""
+    names = [name for name in ("view.json", "report.json", "meta.parquet") if (folder / name).exists()]
+    if names[:2] != ["view.json", "report.json"] or store.view_of((folder / v).read_bytes() for v in names) != (
+        folder.name
+    ):
+        raise ValueError(f"the view {folder.name[:12]} is not what its name says")
+    view, report = (json.loads((folder / name).read_text()) for name in names[:2])
+    _column(view["media"], n)
+    if not isinstance(view["title"], str):
+        raise ValueError("its title is no text")
+    report.pop("aside_names")
+    LoadReport.from_dict(report)
+    if "meta.parquet" in names:
+        import pyarrow.parquet
+
+        meta = folder / "meta.parquet"
+        if pyarrow.parquet.read_metadata(meta).num_rows != n or not _readable(meta):
+            raise ValueError("its metadata are of other rows")
+
+
 def _check_records(path: Path, here: Path) -> None:
-    for room, name, wanted in (("runs", "run.json", "status"), ("stitchings", "stitching.json", "status")):
-        for folder in (here / room).glob("*"):
-            try:
-                record = json.loads((folder / name).read_text(encoding="utf-8"))
-                sound = isinstance(record, dict) and wanted in record
-            except (OSError, ValueError):
-                sound = False
-            if not sound:
-                raise InputError(f"{path.name}: {room}/{folder.name} has no sound {name}; nothing was opened.")
+    def refuse(folder: Path, why: str) -> InputError:
+        return InputError(
+            f"{path.name}: {folder.parent.name}/{folder.name} has no sound record ({why}); nothing was opened."
+        )
+
+    for folder in sorted((here / "runs").glob("*")):
+        record = _record(folder / "run.json", refuse)
+        version = record.get("version", runs.VERSION)
+        if version != runs.VERSION:
+            raise refuse(folder, f"it is of version {version}, which this Relcore does not know")
+        why = runs.fault(record)
+        if not why and (not runs.ID.fullmatch(folder.name) or record["id"] != folder.name):
+            why = f"its id is {record['id'][:40]!r}"
+        run = runs.Run(folder, record)
+        why = why or ("it has not ended" if run.active else "") or run.damage
+        why = why or next((f"{p.name} is damaged" for p in folder.glob("*.safetensors") if not _sound(p)), "")
+        why = why or _fault_of_pairs(run)
+        why = why or next((f"{p.name} is too large" for p in folder.glob("*.parquet") if not _readable(p)), "")
+        if why:
+            raise refuse(folder, why)
+    for folder in sorted((here / "stitchings").glob("*")):
+        record = _record(folder / "stitching.json", refuse)
+        try:
+            texts = [record["created"], record["status"], *(s["fingerprint"] for s in record["spaces"])]
+            kept = [s.get("kept") for s in record["spaces"]]
+            sound = all(isinstance(v, str) for v in texts) and isinstance(record.get("run"), dict | None)
+            sound &= all(k is None or isinstance(k, str) and store.REFERENCE.fullmatch(k) for k in kept)
+        except (KeyError, TypeError, AttributeError):
+            sound = False
+        if not sound or record["status"] in runs.ACTIVE:
+            raise refuse(folder, "a field is missing or odd")
+
+
+def _sound(arrays: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(arrays, framework="numpy") as file:
+            return file.keys() is not None
+    except (SafetensorError, OSError):
+        return False
+
+
+def _readable(table: Path) -> bool:
+    """Whether a table fits into memory: a short file may tell of any number of equal rows."""
+    import pyarrow.parquet
+
+    told = pyarrow.parquet.read_metadata(table)
+    return told.num_rows * told.num_columns * 16 < memory.available() / 2
+
+
+def _record(file: Path, refuse: Callable[[Path, str], InputError]) -> dict[str, Any]:
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise refuse(file.parent, f"{file.name} cannot be read")
+    return record
+
+
+def _fault_of_pairs(run: runs.Run) -> str:
+    """Seeds and true pairs must be rows that there are."""
+    for pairs in run.pairs:
+        for side, rows in zip("xy", () if pairs is None else pairs.array.T, strict=False):
+            if len(rows) and not (0 <= rows.min() and rows.max() < run.record[side]["rows"]):
+                return f"a pair has a row of {side} that there is not"
+    return ""
 
 
 def _put_in_place(here: Path, home: Path) -> Opened:
@@ -314,6 +468,8 @@ def _put_in_place(here: Path, home: Path) -> Opened:
         target = home / "spaces" / space.name
         if not target.exists():
             target.parent.mkdir(exist_ok=True)
+            latest = min(view.name for view in space.iterdir() if view.is_dir())
+            (space / "latest").write_text(latest)  # which one this was elsewhere means nothing here
             os.replace(space, target)
             continue
         for view in (v for v in space.iterdir() if v.is_dir() and not (target / v.name).exists()):
@@ -325,7 +481,8 @@ def _put_in_place(here: Path, home: Path) -> Opened:
     for folder in sorted((here / "stitchings").glob("*")):
         target = home / "stitchings" / folder.name
         if target.exists():
-            notes.append(f"stitching {folder.name} is here already")
+            told = "is here already" if _same(folder, target) else "was left out: another one of that name is here"
+            notes.append(f"stitching {folder.name} {told}")
         else:
             record = json.loads((folder / "stitching.json").read_text(encoding="utf-8"))
             if isinstance(record.get("run"), dict):
@@ -359,7 +516,6 @@ def _place_run(folder: Path, root: Path, notes: list[str]) -> str:
 
 def _same(folder: Path, other: Path) -> bool:
     """Whether two folders hold the same results; title and notes of a run may have been changed since."""
-    names: Iterable[str] = [inside for inside, _ in _files(folder) if inside != "run.json"]
-    return all((other / n).exists() and (folder / n).read_bytes() == (other / n).read_bytes() for n in names) and len(
-        list(names)
-    ) == len([1 for inside, _ in _files(other) if inside != "run.json"])
+    records = ("run.json", "stitching.json")
+    first, second = ({inside for inside, _ in _files(of) if inside not in records} for of in (folder, other))
+    return first == second and all(filecmp.cmp(folder / n, other / n, shallow=False) for n in first)

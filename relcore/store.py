@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -95,7 +95,7 @@ def put_space(space: Space, report: LoadReport) -> str:
     }
     if space.meta is not None:
         parts["meta.parquet"] = _meta_bytes(space.meta)
-    view = hashlib.blake2b(b"\0".join(parts.values()), digest_size=6).hexdigest()
+    view = view_of(parts.values())
     if not (folder / view).exists():
         with _new_folder(folder / view) as temporary:
             for name, data in parts.items():
@@ -103,6 +103,11 @@ def put_space(space: Space, report: LoadReport) -> str:
     write_atomic(folder / "latest", view.encode())
     space.__dict__["kept_as"] = f"{space.fingerprint}.{view}"
     return space.__dict__["kept_as"]
+
+
+def view_of(parts: Iterable[bytes]) -> str:
+    """The name of a view, by the bytes of its files."""
+    return hashlib.blake2b(b"\0".join(parts), digest_size=6).hexdigest()
 
 
 def reference_of(space: Space) -> str:

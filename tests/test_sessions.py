@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
+import os
 import shutil
 import zipfile
 from collections import namedtuple
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from relcore import methods, runs, sessions, stitchings, store
 from relcore.errors import InputError
@@ -162,6 +165,85 @@ def cut(members, manifest):
     listed(manifest, name, members[name])
 
 
+def changed(members, manifest, ending: str, make) -> None:
+    """Every file of that ending is made anew, and listed so."""
+    for name in [n for n in members if n.endswith(ending)]:
+        members[name] = make(members[name])
+        listed(manifest, name, members[name])
+
+
+def of_text(ending: str, make):
+    return lambda members, manifest: changed(
+        members, manifest, ending, lambda data: json.dumps(make(json.loads(data))).encode()
+    )
+
+
+def of_record(**fields):
+    return of_text("run.json", lambda record: record | fields)
+
+
+def of_side(**fields):
+    return of_text("run.json", lambda record: record | {"x": record["x"] | fields})
+
+
+def of_array(ending: str, make):
+    def bytes_of(data: bytes) -> bytes:
+        found, out = make(np.load(io.BytesIO(data))), io.BytesIO()
+        np.savez(out, **found) if isinstance(found, dict) else np.save(out, found)
+        return out.getvalue()
+
+    return lambda members, manifest: changed(members, manifest, ending, bytes_of)
+
+
+def archive(vectors: np.ndarray) -> dict:
+    return {"a": vectors}
+
+
+def pairs_beyond(members, manifest):
+    data = save({"seeds": np.array([[0, 0]]), "truth": np.array([[-1, 0], [99, 1]])})
+    changed(members, manifest, "pairs.safetensors", lambda _: data)
+
+
+def without_pairs(members, manifest):
+    name = next(n for n in members if n.endswith("pairs.safetensors"))
+    del members[name], manifest["files"][name]
+
+
+def odd_arrays(members, manifest):
+    head = json.dumps({"a": {"dtype": "NO", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    changed(members, manifest, "analysis.safetensors", lambda _: len(head).to_bytes(8, "little") + head + b"1234")
+
+
+def without_views(members, manifest):
+    for name in [n for n in members if n.startswith("spaces/") and n.count("/") == 3]:
+        del members[name], manifest["files"][name]
+
+
+def folder_and_file(members, manifest):
+    for name in ("runs/abcd1234/a.json", "runs/abcd1234/a.json/b.json"):
+        members[name] = b"{}"
+        listed(manifest, name, b"{}")
+
+
+def by_case(members, manifest):
+    """Where capitals are not told apart, one would be written over the other after both were checked."""
+    for name in ("runs/abcd1234/more.json", "runs/abcd1234/More.json"):
+        members[name] = b"{}"
+        listed(manifest, name, b"{}")
+
+
+def no_number(_, manifest):
+    manifest["files"]["runs/abcd1234/a.json"] = [float("inf"), ""]
+
+
+def deep(members, manifest):
+    changed(members, manifest, "run.json", lambda _: b"[" * 100_000)
+
+
+def long_text(members, manifest):
+    changed(members, manifest, "run.json", lambda data: data + b" " * (64 << 20))
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -171,7 +253,29 @@ def cut(members, manifest):
         (unlisted, "is not as the manifest has it"),
         (later, "update Relcore"),
         (poison, "is not what its name says"),
-        (cut, "has no sound run.json"),
+        (cut, "has no sound record .run.json cannot be read"),
+        (of_record(created=None), "created is 'None'"),
+        (of_record(status="running", process={"pid": 1, "started": ""}), "it has not ended"),
+        (of_record(id="deadbeef"), "its id is 'deadbeef'"),
+        (of_record(version=2), "of version 2"),
+        (of_side(kept="/etc"), "x is kept as '/etc'"),
+        (of_record(params={"a=1); print(1) #": 1}), "is none"),
+        (pairs_beyond, "a pair has a row of x that there is not"),
+        (without_pairs, "pairs.safetensors is missing"),
+        (of_array("vectors.npy", lambda v: v.view(">f4")), "vectors of >f4"),
+        (of_array("vectors.npy", np.asfortranarray), "cannot be read"),
+        (of_array("ids.npy", lambda v: v.view("<f8")), "row numbers of float64"),
+        (of_array("vectors.npy", archive), "cannot be read"),
+        (of_text("rows.json", lambda r: r | {"names": ["\x1f".join(r["names"])]}), "has other than 60 texts"),
+        (of_text("view.json", lambda v: v | {"title": "not mine"}), "view [0-9a-f]+ is not what its name says"),
+        (of_text("stitching.json", lambda r: r | {"spaces": [{}]}), "a field is missing or odd"),
+        (odd_arrays, "analysis.safetensors is damaged"),
+        (without_views, "it has no view"),
+        (folder_and_file, "is no file of a session"),
+        (by_case, "is no file of a session"),
+        (no_number, "manifest.json is damaged"),
+        (deep, "run.json cannot be read"),
+        (long_text, "of text can be read here"),
     ],
 )
 def test_what_is_wrong_changes_nothing(origin, elsewhere, tmp_path, change, said):
@@ -179,6 +283,47 @@ def test_what_is_wrong_changes_nothing(origin, elsewhere, tmp_path, change, said
     with pytest.raises(InputError, match=said):
         sessions.open_session(bad)
     assert tree(elsewhere) == set() and not list(tmp_path.glob("**/evil*"))
+
+
+def test_damaged_bytes_are_told(origin, elsewhere, tmp_path):
+    with zipfile.ZipFile(origin[3]) as z:
+        info = next(i for i in z.infolist() if i.filename.endswith("run.json"))
+    data = bytearray(origin[3].read_bytes())
+    for i in range(100):
+        data[info.header_offset + 100 + i] ^= 0xFF  # in what is compressed
+    (tmp_path / "flipped.zip").write_bytes(data)
+    with pytest.raises(InputError, match="flipped.zip is no session or a damaged one"):
+        sessions.open_session(tmp_path / "flipped.zip")
+    assert tree(elsewhere) == set()
+
+
+def test_what_a_killed_opening_left_is_taken_away(origin, elsewhere):
+    left = elsewhere / f".opening-{2**22 - 3}-x"
+    going = elsewhere / f".opening-{os.getpid()}-x"
+    for folder in (left, going):
+        folder.mkdir(parents=True)
+    sessions.open_session(origin[3])
+    assert not left.exists() and going.exists()
+
+
+def test_the_newest_view_is_one_that_is_there(origin, elsewhere):
+    """On the first machine it may be another one, which does not travel."""
+    sessions.open_session(origin[3])
+    for folder in (elsewhere / "spaces").iterdir():
+        assert store.get_space(folder.name)[0].title in ("left", "right")
+
+
+def test_two_runs_of_one_id_and_a_damaged_one_are_no_session(origin, tmp_path, monkeypatch):
+    home, run, _, _ = origin
+    monkeypatch.setenv("RELCORE_HOME", str(home))
+    shutil.copytree(run.folder, tmp_path / "copy")
+    copy = runs.Run.load(tmp_path / "copy")
+    with pytest.raises(InputError, match="the same id"):
+        sessions.save(tmp_path / "s.zip", [run, copy])
+    (copy.folder / "analysis.safetensors").unlink()
+    with pytest.raises(InputError, match="is damaged: analysis.safetensors is missing"):
+        sessions.save(tmp_path / "s.zip", [runs.Run.load(copy.folder)])
+    assert not (tmp_path / "s.zip").exists()
 
 
 def test_what_is_no_session_is_told(elsewhere, tmp_path):
