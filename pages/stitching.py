@@ -169,7 +169,11 @@ def draw_bars(
     chosen = st.session_state.get(key) if has_predictions else None
     event = st.plotly_chart(
         stitched.bars(
-            rows, figure, chosen=keys.index(chosen) if chosen in keys else None, dark=st.context.theme.type == "dark"
+            rows,
+            figure,
+            decoder=pair[0],
+            chosen=keys.index(chosen) if chosen in keys else None,
+            dark=st.context.theme.type == "dark",
         ),
         key=f"stitching_bars_{kept.id}",
         on_select="rerun" if has_predictions else "ignore",
@@ -184,7 +188,7 @@ def draw_bars(
         f"n = {' or '.join(f'{n:,}' for n in counted)}"
         + (f", {kept.settings.draws} draws" if kept.settings.draws > 1 else "")
         + ". Grey: references"
-        + ("; dashed: the decoder on its own encoder." if (rows["decoder"] == rows["encoder"]).any() else ".")
+        + ("; dashed: the decoder on its own encoder." if stitched.by_itself(rows, pair[0]).any() else ".")
         + (" Click a bar to look at its confusions." if has_predictions else "")
     )
     if has_predictions:
@@ -506,7 +510,8 @@ def explain() -> None:
         st.markdown(
             "Items are split once, the same share of each class: no item is learned from in one space and tested in "
             "another, and no mean, covariance or anchor is taken of a test row. A run is the exception: it was fitted "
-            "before, on all rows, without labels.\n"
+            "before, on all rows, without labels, and its seeds are the anchors of *seeds only*; how many of the rows "
+            "tested are seeds is told.\n"
             "- **Relative representations** describe a row by its similarities to anchors. All spaces share the "
             "anchors: the same training items, or the same mixtures of them (k-means averages, PARAM, generalised "
             "CCA).\n"
@@ -521,7 +526,8 @@ def explain() -> None:
             "- **Weighted F1** is the mean over true classes of F1, weighed by their rows. Majority is the accuracy of "
             "always saying the commonest class learned.\n"
             f"- **R@1, R@5, MRR, nMSE, CKA** compare the two descriptions of the same test items (at most "
-            f"{stitching.JUDGED:,}); a row of the encoder's side looks for its partner on the decoder's.\n\n"
+            f"{stitching.JUDGED:,}, none of them a seed of the run that is read); a row of the encoder's side looks "
+            "for its partner on the decoder's.\n\n"
             "Sources: arXiv 2605.30596 (Algorithm 1, section 7), 2209.15430, 2311.00664."
         )
 

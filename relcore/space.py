@@ -404,25 +404,30 @@ class Spaces:
     ----------
     spaces : two or more.
     rows : int64 (k, E): the row that holds item i in each space; unique in each column. None where it is not known.
+    some : int64 (l, E): as ``rows``, of items that two or more spaces are known to have, but not all: -1 in the others.
     """
 
     spaces: tuple[Space, ...]
     rows: np.ndarray | None = None
+    some: np.ndarray | None = None
 
     def __post_init__(self):
-        if len(self.spaces) < 2:
-            raise InputError(f"{len(self.spaces)} space is given; give two or more.")
-        if self.rows is None:
-            return
-        rows = np.array(self.rows, dtype=np.int64).reshape(-1, len(self.spaces))
-        for space, column in zip(self.spaces, rows.T, strict=True):
+        count = len(self.spaces)
+        if count < 2:
+            raise InputError(f"{count} space is given; give two or more.")
+        tables = {"rows": self.rows, "some": self.some}
+        tables = {k: np.array(v, dtype=np.int64).reshape(-1, count) for k, v in tables.items() if v is not None}
+        for i, space in enumerate(self.spaces):
+            held = [v[:, i] if name == "rows" else v[v[:, i] != -1, i] for name, v in tables.items()]
+            column = np.concatenate([np.empty(0, dtype=np.int64), *held])
             Pairs(np.stack([column, column], 1))  # refuses a row that stands for two items
             if len(column) and not 0 <= column.min() <= column.max() < len(space):
                 raise InputError(
                     f"{space.title}: row {column.max()} is asked for, and there are {len(space)}; check the pairs."
                 )
-        rows.flags.writeable = False
-        object.__setattr__(self, "rows", rows)
+        for name, table in tables.items():
+            table.flags.writeable = False
+            object.__setattr__(self, name, table)
 
     def __len__(self) -> int:
         return len(self.spaces)
@@ -433,12 +438,14 @@ class Spaces:
 
         Parameters
         ----------
-        pairs : for each space but the first, rows of the first with its own; one None and no row is known.
+        pairs : for each space but the first, rows of the first with its own; one None and no item of all is known.
         """
-        if any(p is None for p in pairs):
-            return cls(tuple(spaces))
-        partners = np.stack([np.arange(len(spaces[0])), *(p.partner(len(spaces[0])) for p in pairs)], 1)
-        return cls(tuple(spaces), partners[(partners >= 0).all(1)])
+        n = len(spaces[0])
+        partners = [np.full(n, -1, dtype=np.int64) if p is None else p.partner(n) for p in pairs]
+        rows = np.stack([np.arange(n), *partners], 1)
+        held = (rows >= 0).sum(1)
+        some = rows[(held >= 2) & (held < len(spaces))]
+        return cls(tuple(spaces), None if any(p is None for p in pairs) else rows[held == len(spaces)], some)
 
     def pairs(self, first: int, second: int) -> Pairs | None:
         """The common items as pairs of two of the spaces."""

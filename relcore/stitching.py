@@ -8,7 +8,8 @@ references.
 A classifier is trained on rows of one space (the decoder's side) and read on rows of another (the encoder's), both
 described in common terms: by a run's alignment, or by relative representations whose anchors all spaces share. Items
 are split once: no item is learned from in one space and tested in another, and no mean, covariance or anchor is taken
-of a test row. A run is the exception: it was fitted before, on all rows, without labels.
+of a test row. A run is the exception: it was fitted before, on all rows, without labels, and its seeds are the anchors
+of the reference by seeds only. How many of the rows tested are seeds is told; partners are not looked for of them.
 
 Source: Svendsen et al., arXiv 2605.30596, Algorithm 1 and section 7; Moschella et al., ICLR 2023; translation by all
 pairs: Maiorca et al., arXiv 2311.00664.
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from relcore.formats.linear_head import LinearHead
-    from relcore.ops.similarity import LeftOut
+    from relcore.ops.similarity import KernelLeftOut, LeftOut
 
 HEAD, NO_CLASSIFIER = "head", "none"
 CLASSIFIERS = parts.CLASSIFIERS | {
@@ -273,6 +274,11 @@ class Stitcher:
             self.labels = [np.full(len(s), NO_LABEL).astype(str) for s in spaces.spaces]
         else:
             self.labels = [_carried(i, spaces, given, self.notes) for i in range(len(spaces))]
+        if spaces.rows is None and settings.classifier not in (HEAD, NO_CLASSIFIER):
+            self.notes.append(
+                "it is not known which rows are the same items in all spaces: one may be learned from in one space and "
+                "tested in another"
+            )
         known = np.concatenate([v[v != NO_LABEL] for v in self.labels])
         self.classes = parts.in_order(known)
         self.head = None if head is None else head.named(self.classes)
@@ -351,9 +357,15 @@ class Stitcher:
         return unit.representation == RUN and self.aligned.x.shape[1] == self.head.dim
 
     def draw(self, number: int) -> _Draw:
-        if number not in self._draws:
-            self._draws[number] = _Draw(self, self.settings.seed + number)
+        if number not in self._draws:  # one at a time: each keeps all that it found
+            self._draws = {number: _Draw(self, self.settings.seed + number)}
         return self._draws[number]
+
+    @cached_property
+    def tensors(self) -> list[Tensor]:
+        import torch
+
+        return [torch.from_numpy(np.array(v.vectors, dtype=np.float32)) for v in self.spaces.spaces]
 
     # ------------------------------------------------------------------------------------------------------- the work
 
@@ -407,22 +419,21 @@ class _Draw:
         spaces = st.spaces
         self.train: list[np.ndarray] = []
         self.test: list[np.ndarray] = []
-        self.alone: set[str] = set()
-        items = np.empty((0, len(spaces)), dtype=np.int64) if spaces.rows is None else spaces.rows
-        label = st.labels[0][items[:, 0]]
-        split = parts.split(label, s.test, self.seed)
-        self.items, self.test_items = items[split.train], items[split.test]
-        self.alone |= set(split.alone)
+        none = np.empty((0, len(spaces)), dtype=np.int64)
+        items, some = (none if v is None else v for v in (spaces.rows, spaces.some))
+        self.items, self.test_items = self._parted(items)
+        parted = self._parted(some)  # of items that not all spaces have no space may learn what another is tested on
         for i in range(len(spaces)):
-            rest = np.setdiff1d(np.arange(len(spaces.spaces[i])), items[:, i])
+            held = np.concatenate([items[:, i], some[:, i]])
+            rest = np.setdiff1d(np.arange(len(spaces.spaces[i])), held)
             more = parts.split(st.labels[i][rest], s.test, self.seed)
-            if not len(items):
-                self.alone |= set(more.alone)
             labelled = (st.labels[i] != NO_LABEL) | (s.classifier == NO_CLASSIFIER)
-            for out, of in ((self.train, (self.items, more.train)), (self.test, (self.test_items, more.test))):
-                rows = np.sort(np.concatenate([of[0][:, i], rest[of[1]]]))
+            for out, of in (
+                (self.train, (self.items, parted[0], more.train)),
+                (self.test, (self.test_items, parted[1], more.test)),
+            ):
+                rows = np.sort(np.concatenate([of[0][:, i], of[1][of[1][:, i] >= 0, i], rest[of[2]]]))
                 out.append(rows[labelled[rows]])
-        self.alone -= {NO_LABEL}
         rng = np.random.default_rng(self.seed)
         self.support = self.items[np.sort(rng.permutation(len(self.items))[: s.support])]
         if s.classifier == NO_CLASSIFIER and (len(self.items) < 2 or len(self.test_items) < 2):
@@ -439,6 +450,15 @@ class _Draw:
                 )
         if s.ways:
             self._check_support()
+
+    def _parted(self, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Items (k, E) to learn from and to test, the same share of each label in the first space that holds them."""
+        first = (items >= 0).argmax(1)
+        labels = np.full(len(items), NO_LABEL, dtype=object)
+        for i, own in enumerate(self.stitcher.labels):
+            labels[first == i] = own[items[first == i, i]]
+        split = parts.split(labels.astype(str), self.stitcher.settings.test, self.seed)
+        return items[split.train], items[split.test]
 
     def _check_support(self) -> None:
         s, k = self.stitcher.settings, len(self.support)
@@ -460,11 +480,9 @@ class _Draw:
                         f"dimensions of {space.title}; take a shrinkage above 0, or more items."
                     )
 
-    @cached_property
+    @property
     def tensors(self) -> list[Tensor]:
-        import torch
-
-        return [torch.from_numpy(np.array(v.vectors, dtype=np.float32)) for v in self.stitcher.spaces.spaces]
+        return self.stitcher.tensors
 
     def _once(self, key: tuple, make: Callable[[], Any]) -> Any:
         if key not in self.kept:
@@ -477,7 +495,7 @@ class _Draw:
         st, s = self.stitcher, self.stitcher.settings
         d, e = unit.decoder, unit.encoder
         described = self.describe(unit)
-        notes = list(described.notes)
+        notes = [*described.notes, *self._told_seeds(unit)]
         found = {"found_seconds": round(described.found, 3)}
         if s.classifier == NO_CLASSIFIER:
             return found | self.partners(described, d, e, notes) | {"notes": notes}
@@ -514,8 +532,9 @@ class _Draw:
         unseen = sorted(set(truth) - set(st.head.classes if s.classifier == HEAD else values))
         if unseen:
             notes.append(f"never learned, so always missed: {shown(unseen)}")
-        if self.alone:
-            notes.append(f"classes of one item, which is learned from and not tested: {shown(sorted(self.alone))}")
+        alone = sorted(set(st.labels[e][self.train[e]]) - set(truth))
+        if alone:
+            notes.append(f"classes of one item, which is learned from and not tested: {shown(alone)}")
         figures |= {f"own_{name}": value for name, value in own.items()}
         figures |= {
             "majority": float((truth == values[counts.argmax()]).mean()),
@@ -537,13 +556,40 @@ class _Draw:
 
         from relcore.metrics import alignment
 
-        some = np.sort(np.random.default_rng(self.seed).permutation(len(self.test_items))[:JUDGED])
-        if len(some) < len(self.test_items):
-            notes.append(f"partners looked for among {len(some):,} of {len(self.test_items):,} test items")
-        items = self.test_items[some]
+        held_back = self.test_items[~self._seeded(self.test_items, d, e)]
+        given = len(self.test_items) - len(held_back)
+        if len(held_back) < 2:
+            why = f"no partners are looked for: {given:,} of {len(self.test_items):,} test items are seeds of the run"
+            if self.stitcher.settings.classifier == NO_CLASSIFIER:
+                raise InputError(why)
+            notes.append(why)
+            return {}
+        if given:
+            notes.append(f"partners are not looked for of the {given:,} test items that are seeds of the run")
+        some = np.sort(np.random.default_rng(self.seed).permutation(len(held_back))[:JUDGED])
+        if len(some) < len(held_back):
+            notes.append(f"partners looked for among {len(some):,} of {len(held_back):,} test items")
+        items = held_back[some]
         sides = {name: torch.from_numpy(described.of(i, items[:, i])) for name, i in (("d", d), ("e", e))}
         found = next(f for f in alignment.between(sides) if f["source"] == "e")
         return {name: found[name] for name in ALIGNED} | {"judged": len(items)}
+
+    def _seeded(self, items: np.ndarray, d: int, e: int) -> np.ndarray:
+        """Which items hold a row that the run was given as a seed, where the run is of these two spaces; bool (k,)."""
+        a = self.stitcher.aligned
+        if a is None or {d, e} != {a.first, a.second}:
+            return np.zeros(len(items), dtype=bool)
+        return np.isin(items[:, a.first], a.seeds.x) | np.isin(items[:, a.second], a.seeds.y)
+
+    def _told_seeds(self, unit: Unit) -> list[str]:
+        """How many rows tested are seeds that the description was made of."""
+        a, e = self.stitcher.aligned, unit.encoder
+        if unit.representation not in (RUN, "seeds") or a is None or {unit.decoder, e} != {a.first, a.second}:
+            return []
+        given = int(np.isin(self.test[e], a.seeds.x if e == a.first else a.seeds.y).sum())
+        if not given or self.stitcher.settings.classifier == NO_CLASSIFIER:
+            return []
+        return [f"{given:,} of the {len(self.test[e]):,} rows tested are seeds of the run"]
 
     # ------------------------------------------------------------------------------------------------- descriptions
 
@@ -615,7 +661,12 @@ class _Draw:
         trainers = [i for i in range(len(self.stitcher.spaces)) if i != e or not self.stitcher.settings.hold_out]
         began = time.perf_counter()
         mixture, ridges, notes, key = self.anchors(way, d, trainers)
-        compare = self._compared(way, key, mixture, ridges, trainers, {d, e})
+        rank = min(len(self.support) - 1, *(self.tensors[i].shape[1] for i in (d, e)))
+        if len(mixture) > rank and way.similarity in ("wip", "whitened", "gamma"):
+            notes = [*notes, f"{len(mixture)} anchors, but of rank at most {rank}"]
+        if way.similarity == "kernel":  # its ridge is another where others train: so are the rows and the classifier
+            key = (*key, self._kernel_ridge(key, mixture, ridges, trainers))
+        compare = self._compared(way, key, mixture, ridges, {d, e})
         seconds = time.perf_counter() - began
         fits = {}
         for i in (d, e):
@@ -632,10 +683,10 @@ class _Draw:
         return Described(key, of, found=seconds, notes=tuple(notes))
 
     def _compared(
-        self, way: Way, key: tuple, mixture: Tensor, ridges: dict[int, float], trainers: list[int], spaces: set[int]
+        self, way: Way, key: tuple, mixture: Tensor, ridges: dict[int, float], spaces: set[int]
     ) -> dict[int, Callable[[Tensor], Tensor]]:
         """From rows of each of the spaces to their similarities to its anchors, fitted on its support."""
-        from relcore.ops.similarity import KERNEL_GRID, KernelLeftOut, agreed_ridge, fit
+        from relcore.ops.similarity import fit
 
         def plain(i: int) -> Callable[[Tensor], Tensor]:
             support = self.tensors[i][self.support[:, i]]
@@ -645,14 +696,21 @@ class _Draw:
         if way.similarity != "kernel":
             return {i: plain(i) for i in spaces}
 
-        def kernel(i: int) -> KernelLeftOut:
-            return self._once(("kernel", i, ridges[i]), lambda: KernelLeftOut(self.known(i), ridges[i]))
+        return {i: self._kernel(i, ridges[i]).similarity(mixture, key[-1]) for i in spaces}
 
-        ridge = self._once(
+    def _kernel(self, i: int, ridge: float) -> KernelLeftOut:
+        from relcore.ops.similarity import KernelLeftOut
+
+        return self._once(("kernel", i, ridge), lambda: KernelLeftOut(self.known(i), ridge))
+
+    def _kernel_ridge(self, key: tuple, mixture: Tensor, ridges: dict[int, float], trainers: list[int]) -> float:
+        """The kernel's own ridge, as the spaces that train agree on it."""
+        from relcore.ops.similarity import KERNEL_GRID, agreed_ridge
+
+        return self._once(
             ("kernel ridge", *key, tuple(trainers)),
-            lambda: agreed_ridge([kernel(i) for i in trainers], mixture, KERNEL_GRID).ridge,
+            lambda: agreed_ridge([self._kernel(i, ridges[i]) for i in trainers], mixture, KERNEL_GRID).ridge,
         )
-        return {i: kernel(i).similarity(mixture, ridge) for i in spaces}
 
     def known(self, i: int) -> LeftOut:
         """The spectrum of a space's support."""
@@ -677,12 +735,11 @@ class _Draw:
             ridges = dict.fromkeys(ridges, 0.0)
         elif s.shrinkage == "agreed" and way.anchors != "multi":  # few anchors not made of pairs want less whitening
             ridge = self._once(("ridge", way.anchors, of, tuple(trainers)), lambda: self._agreed(trainers, mixture))
+            if way.similarity == "kernel" and way.anchors not in ROWS:
+                ridge = max(ridge, base)  # a kernel has a ridge of its own; more whitening was worse (methods/param.py)
             ridges = dict.fromkeys(ridges, ridge)
         elif s.shrinkage == "ledoit_wolf":
             ridges = {i: self._ledoit_wolf(i) for i in ridges}
-        rank = min(len(self.support) - 1, *(v.shape[1] for v in self.tensors))
-        if len(mixture) > rank and way.similarity in ("wip", "whitened", "gamma"):
-            notes = [*notes, f"{len(mixture)} anchors, but of rank at most {rank}"]
         return mixture, ridges, notes, (f"{way.anchors}+{way.similarity}", d, of, ridges[d])
 
     def _base_ridge(self, trainers: tuple[int, ...]) -> float:
@@ -691,8 +748,8 @@ class _Draw:
         s = self.stitcher.settings
         if s.shrinkage == "fixed":
             return ridge_of(s.shrinkage_amount)
-        if s.shrinkage == "ledoit_wolf":
-            return self._ledoit_wolf(trainers[0])
+        if s.shrinkage == "ledoit_wolf":  # there each space has its own
+            return 0.0
         return self._once(("base", trainers), lambda: self._agreed(list(trainers), None))
 
     def _agreed(self, trainers: list[int], mixture: Tensor | None) -> float:
@@ -725,7 +782,8 @@ class _Draw:
             )
             return one_row_each(torch.from_numpy(chosen), len(rows)), []
         generator = torch.Generator().manual_seed(self.seed)
-        white = {i: self.known(i).white(ridge) for i in {d, *trainers}}
+        own = s.shrinkage == "ledoit_wolf"
+        white = {i: self.known(i).white(self._ledoit_wolf(i) if own else ridge) for i in {d, *trainers}}
         if how == "cca":
             mixture, shared = generalised_cca([white[i] for i in trainers], s.anchors)
             kept = mixture[shared > 0] if bool((shared > 0).any()) else mixture[:1]

@@ -2,8 +2,8 @@
 
 A folder holds ``stitching.json`` (what was asked, of which data, and what became of it), ``results.jsonl`` (a line a
 result of :meth:`relcore.stitching.Stitcher.steps`), ``items.npy`` (the rows of common items, where known),
-``labels.json``, ``test/DRAW_SPACE.npy`` (the rows tested) and ``predictions/N.npy`` (of result N, positions in
-``classes``). Importing this module loads no torch.
+``some_items.npy`` (of items that not all spaces have), ``labels.json``, ``test/DRAW_SPACE.npy`` (the rows tested) and
+``predictions/N.npy`` (of result N, positions in ``classes``). Importing this module loads no torch.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def aligned(run: runs.Run, spaces: Spaces, *, coordinates: bool = True) -> Align
         raise InputError(f"run {run.title} is {run.status} and has no alignment to read; wait for it, or run another.")
     prints = [s.fingerprint for s in spaces.spaces]
     try:
-        first, second = (prints.index(run.record[side]["fingerprint"]) for side in "xy")
+        first = prints.index(run.record["x"]["fingerprint"])
+        own = [None if i == first else p for i, p in enumerate(prints)]  # a space may be there twice
+        second = own.index(run.record["y"]["fingerprint"])
     except ValueError:
         raise InputError(f"run {run.title} was made from other data; open those, or choose another run.") from None
     return alignment_of(run, first, second) if coordinates else _outline(run, first, second)
@@ -204,6 +206,8 @@ def create(
     (folder / "predictions").mkdir()
     if spaces.rows is not None:
         store.write_npy(folder / "items.npy", spaces.rows)
+    if spaces.some is not None and len(spaces.some):
+        store.write_npy(folder / "some_items.npy", spaces.some)
     if head is not None:
         named = question.head
         store.write_npy(folder / "head_weights.npy", named.weights)
@@ -245,9 +249,9 @@ def question(kept: Stitching) -> Stitcher:
     from relcore.stitching import Stitcher
 
     r = kept.record
-    items = kept.folder / "items.npy"
-    rows = np.load(items, allow_pickle=False) if items.exists() else None
-    spaces = Spaces(tuple(store.get_space(s["kept"])[0] for s in r["spaces"]), rows)
+    items = [kept.folder / name for name in ("items.npy", "some_items.npy")]
+    rows, some = (np.load(path, allow_pickle=False) if path.exists() else None for path in items)
+    spaces = Spaces(tuple(store.get_space(s["kept"])[0] for s in r["spaces"]), rows, some)
     head = None
     if r["head"] is not None:
         w, b = (np.load(kept.folder / f"head_{name}.npy", allow_pickle=False) for name in ("weights", "offsets"))
@@ -273,14 +277,14 @@ def execute(kept: Stitching) -> Generator[StoredProgress, None, None]:
         kept.update(status="running", message="", process=this_process())
         asked = question(kept)
         yield StoredProgress(0, total, "results", {}, None, 0.0)
-        with open(kept.folder / "results.jsonl", "a", encoding="utf-8") as f:
+        with open(kept.folder / "results.jsonl", "w", encoding="utf-8") as f:  # numbered as the predictions are
             for unit, result in zip(asked.units(), asked.steps(), strict=True):
                 if unit in asked.predictions:
                     store.write_npy(kept.folder / "predictions" / f"{done}.npy", asked.predictions[unit])
-                    if (unit.draw, unit.encoder) not in written:
-                        rows = asked.draw(unit.draw).test[unit.encoder]
-                        store.write_npy(kept.folder / "test" / f"{unit.draw}_{unit.encoder}.npy", rows)
-                        written.add((unit.draw, unit.encoder))
+                    if unit.draw not in written:  # of all spaces: where the decoder learned is shown too
+                        for i, rows in enumerate(asked.draw(unit.draw).test):
+                            store.write_npy(kept.folder / "test" / f"{unit.draw}_{i}.npy", rows)
+                        written.add(unit.draw)
                 f.write(json.dumps(_finite(result), allow_nan=False) + "\n")
                 f.flush()
                 done += 1

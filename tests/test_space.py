@@ -133,3 +133,15 @@ def test_spaces_refuse_rows_that_are_not_there_or_stand_for_two_items(rows, said
         Spaces(_some(4, 5), np.array(rows))
     with pytest.raises(InputError, match="two or more"):
         Spaces(_some(4))
+
+
+def test_items_that_some_spaces_have_are_known_too():
+    a, b, c = _some(4, 5, 6)
+    first, second = Pairs([[0, 4], [1, 3], [3, 0]]), Pairs([[1, 5], [2, 2], [3, 1]])
+    assert Spaces.join((a, b, c), [first, second]).some.tolist() == [[0, 4, -1], [2, -1, 2]]
+    unknown = Spaces.join((a, b, c), [None, second])
+    assert unknown.rows is None and unknown.some.tolist() == [[1, -1, 5], [2, -1, 2], [3, -1, 1]]
+    with pytest.raises(InputError, match="more than one"):
+        Spaces((a, b, c), np.array([[0, 0, 0]]), np.array([[1, 0, -1]]))
+    with pytest.raises(InputError, match="6: row 6 is asked"):
+        Spaces((a, b, c), None, np.array([[1, -1, 6]]))

@@ -303,3 +303,78 @@ def test_the_estimate_grows_with_what_is_asked():
     assert seconds(draws=3) - stitching.STARTING == pytest.approx(3 * (base - stitching.STARTING))
     unknown = Spaces(spaces.spaces, None)
     assert 0 < seconds(unknown, ways=()) < base
+
+
+def test_an_item_that_two_of_three_spaces_have_is_not_learned_in_one_and_tested_in_the_other():
+    a, b, c = planted(8, 8, 10).spaces
+    turn = np.random.default_rng(2).permutation(N)  # rows of b stand in another order: only pairs tell which is which
+    few = np.arange(60)
+    back = Pairs(np.stack([np.arange(N), np.argsort(turn)], 1))
+    for third in (Pairs(np.stack([few, few], 1)), None):
+        spaces = Spaces.join((a, b.take(turn), c.take(few)), [back, third])
+        draw = Stitcher(spaces, Settings(references=("absolute",))).draw(0)
+        in_a = {0: draw.train[0], 1: draw.test[0]}
+        in_b = {0: turn[draw.train[1]], 1: turn[draw.test[1]]}
+        for learned, tested in ((in_a[0], in_b[1]), (in_b[0], in_a[1])):
+            assert len(tested) == 60 and not set(learned) & set(tested)
+        assert sorted(np.concatenate([*in_a.values()])) == list(range(N))
+    assert len(Stitcher(spaces, Settings()).notes) == 1  # no item is known of all three
+
+
+def test_what_others_train_on_tells_classifiers_apart(monkeypatch):
+    """A kernel's ridge depends on the spaces that train: with one held out, so does what the classifier learns from."""
+    from relcore.ops import similarity
+
+    agreed, ridges = similarity.agreed_ridge, iter(np.logspace(-2, 1, 6))
+
+    def other_each_time(supports, mixture=None, grid=similarity.GRID):
+        found = agreed(supports, mixture, grid)
+        return found._replace(ridge=float(next(ridges))) if grid is similarity.KERNEL_GRID else found
+
+    monkeypatch.setattr(similarity, "agreed_ridge", other_each_time)
+    question = Stitcher(
+        planted(8, 9, 10), Settings(references=(), ways=("random+kernel",), anchors=6, support=60, hold_out=True)
+    )
+    assert not [r for r in question.steps() if r["error"]]
+    assert sum(key[0] == "classifier" for key in question.draw(0).kept) == 6
+    for unit in question.units():  # what is read is what was learned from
+        described, other = (question.draw(0).describe(unit) for _ in range(2))
+        assert described.key == other.key and ("classifier", *described.key) in question.draw(0).kept
+
+
+def test_partners_are_not_looked_for_of_seeds_that_a_run_was_given():
+    rng = np.random.default_rng(0)
+    noise = [rng.standard_normal((N, 60)) for _ in range(2)]  # nothing in common: what is found is learned by heart
+    spaces = Spaces(tuple(a_space(v, f"s{i}") for i, v in enumerate(noise)), planted(8, 8).rows)
+    seeds = Pairs.by_row(N).take(np.sort(rng.permutation(N)[:120]))
+    by_heart = noise[1].copy()
+    by_heart[seeds.x] = noise[0][seeds.x]
+    aligned = Aligned(0, 1, noise[0], by_heart, seeds, "by heart")
+    found = ask(spaces, references=("seeds",), aligned=aligned)
+    chance = (1 / np.arange(1, 31)).mean()
+    for unit, r in found.items():
+        assert r["judged"] + int(np.isin(Stitcher(spaces, Settings()).draw(0).test_items[:, 0], seeds.x).sum()) == 60
+        assert r["mrr"] < 2 * chance, unit
+        assert any("of the 60 rows tested are seeds of the run" in n for n in r["notes"]), r["notes"]
+    whole = dataclasses.replace(aligned, seeds=Pairs.by_row(N))
+    for r in ask(spaces, references=(), aligned=whole).values():
+        assert "mrr" not in r and any("60 of 60 test items are seeds" in n for n in r["notes"])
+    for r in ask(spaces, references=(), aligned=whole, classifier="none").values():
+        assert "no partners are looked for: 60 of 60" in r["error"]
+
+
+def test_draws_that_are_done_are_not_kept():
+    question = Stitcher(planted(8, 8), Settings(references=("full",), draws=3))
+    assert len(list(question.steps())) == 6 and list(question._draws) == [2]
+    assert question.draw(2).tensors is question.draw(1).tensors
+
+
+def test_notes_are_of_the_two_spaces_and_of_the_space_read():
+    found = ask(planted(20, 20, 8), references=(), ways=("random+wip",), anchors=12)
+    told = {(u.decoder, u.encoder): [n for n in r["notes"] if "rank" in n] for u, r in found.items()}
+    assert told[0, 1] == told[1, 0] == [] and told[0, 2] == ["12 anchors, but of rank at most 8"]
+    # a class of one common item, and of more that are no common items: it is tested
+    labels = np.array([str(k) for k in LABELS], dtype=object)
+    labels[[0, *range(200, 230)]] = "odd"
+    spaces = Spaces(tuple(a_space(turned(8, i), f"s{i}", labels) for i in range(2)), np.stack([np.arange(200)] * 2, 1))
+    assert ask(spaces, references=("absolute",))[Unit("absolute", 0, 1, 0)]["notes"] == []

@@ -127,3 +127,40 @@ def test_data_that_are_gone_fail_it_with_the_reason():
     with pytest.raises(InputError, match="are not kept"):
         list(stitchings.execute(kept))
     assert Stitching.load(kept.folder).status == "failed"
+
+
+def test_what_the_worker_opens_is_split_as_what_was_asked():
+    a, b, c = planted(8, 8, 10).spaces
+    few = np.arange(60)
+    spaces = Spaces.join((a, b, c.take(few)), [Pairs.by_row(240), Pairs(np.stack([few, few], 1))])
+    kept = made(spaces)
+    draw, again = Stitcher(spaces, SOME).draw(0), stitchings.question(kept).draw(0)
+    for i in range(3):
+        np.testing.assert_array_equal(draw.test[i], again.test[i])
+        np.testing.assert_array_equal(draw.train[i], again.train[i])
+
+
+def test_results_of_a_second_attempt_take_the_place_of_the_first():
+    kept = made(planted(8, 9))
+    with contextlib.closing(stitchings.execute(kept)) as steps:
+        for p in steps:
+            if p.iteration == 2:
+                break
+    for space in range(2):
+        assert len(kept.tested(0, space))  # the rows to learn from are those beside, so every space's are there
+    list(stitchings.execute(Stitching.load(kept.folder)))
+    kept = Stitching.load(kept.folder)
+    assert kept.status == "done" and len(kept.results()) == kept.record["total"]
+
+
+def test_a_run_of_a_space_with_itself_has_two_sides():
+    space = planted(8, 8).spaces[0]
+    run = runs.create(
+        Pair(space, space, Pairs.by_row(240)),
+        method=methods.method("procrustes"),
+        seeds=Pairs.by_row(20),
+        reports=(REPORT, REPORT),
+    )
+    list(runs.execute(run))
+    found = stitchings.aligned(runs.Run.load(run.folder), Spaces((space, space), planted(8, 8).rows))
+    assert (found.first, found.second) == (0, 1)

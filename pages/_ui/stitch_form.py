@@ -346,10 +346,9 @@ def told(
     data: state.Data, settings: Settings, labels: str, run: Run | None, head: LinearHead | None
 ) -> tuple[int, str, float]:
     """How many results there will be, why there will be none, and how many seconds they take."""
-    rows = data.spaces.rows
     asked = (
         *(one.space.fingerprint for one in data.listed),
-        "" if rows is None else hashlib.sha256(rows.tobytes()).hexdigest(),
+        *("" if v is None else hashlib.sha256(v.tobytes()).hexdigest() for v in (data.spaces.rows, data.spaces.some)),
         repr(settings),
         labels,
         "" if run is None else run.id,

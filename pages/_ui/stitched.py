@@ -167,10 +167,15 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return html.escape(text if len(text) <= longest else text[: longest - 1] + "…")
 
 
-def bars(rows: pd.DataFrame, figure: str, *, chosen: int | None, dark: bool) -> go.Figure:
+def by_itself(rows: pd.DataFrame, decoder: int) -> np.ndarray:
+    """bool (n,): the results of a decoder on its own encoder."""
+    return ((rows["decoder"] == decoder) & (rows["encoder"] == decoder)).to_numpy()
+
+
+def bars(rows: pd.DataFrame, figure: str, *, decoder: int, chosen: int | None, dark: bool) -> go.Figure:
     """A bar a representation, the first on top; references muted, the decoder's own encoder a dashed line.
 
-    ``rows`` of :func:`rows_of_pair`; bar number i is row number i. ``chosen`` is outlined.
+    ``rows`` of :func:`rows_of_pair`, in any order; bar number i is row number i. ``chosen`` is outlined.
     """
     about = FIGURES[figure]
     values, sd = rows[figure].to_numpy(float), rows[f"{figure} sd"].to_numpy(float)
@@ -212,9 +217,9 @@ def bars(rows: pd.DataFrame, figure: str, *, chosen: int | None, dark: bool) -> 
     )
     drawn = values[np.isfinite(values)]
     high = 1.0 if about.unit else float(drawn.max() * 1.05) if len(drawn) else 1.0
-    own = rows.index[(rows["decoder"] == rows["encoder"])].tolist()
-    if own and np.isfinite(values[own[0]]):
-        plot.add_vline(values[own[0]], line=dict(dash="dash", width=1.5, color=GREY))
+    own = values[by_itself(rows, decoder)]
+    if len(own) and np.isfinite(own[0]):
+        plot.add_vline(own[0], line=dict(dash="dash", width=1.5, color=GREY))
     plot.update_xaxes(title=about.title + (" (less is better)" if about.lower else ""), range=[0, high])
     plot.update_yaxes(
         tickvals=list(range(len(rows))),
