@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages._ui import load_report, loader, maps, router, runner, state
+from pages._ui import load_report, loader, maps, router, runner, session_files, state
 from pages._ui.header import plain
 from relcore import samples
 from relcore.errors import InputError
@@ -26,6 +26,8 @@ def main() -> None:
         listing(s)
     gallery(s)
     own_files(s)
+    with st.expander("Open a session", icon=":material/inventory_2:"):
+        session_files.panel(s)
     one_more(s)
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import streamlit as st
 
-from pages._ui import downloads, opened, router, state
+from pages._ui import downloads, opened, router, session_files, state
 from pages._ui.header import plain
 from pages._ui.maps import LETTERS
-from relcore import export, report, sessions, store
+from relcore import export, report
 from relcore.analysis import RULES, WAYS, rules_of
-from relcore.errors import InputError
 from relcore.runs import Run
 
 router.ensure()
@@ -37,7 +34,8 @@ def main() -> None:
             pictures_of(run)
             selection(s)
         recipe(s, run)
-    open_session(s)
+    st.subheader("Open a session", anchor=False)
+    session_files.panel(s)
 
 
 def name_of(run: Run, what: str, ending: str) -> str:
@@ -221,42 +219,6 @@ def recipe(s: state.State, run: Run) -> None:
         "application/zip",
         icon=":material/replay:",
     )
-
-
-# ---------------------------------------------------------------- a session of somebody else's
-
-
-def open_session(s: state.State) -> None:
-    st.subheader("Open a session", anchor=False)
-    given = st.file_uploader(
-        "A session that Relcore saved", type="zip", key="session_upload", label_visibility="collapsed"
-    )
-    if given is None:
-        st.caption("A zip file from the button **Session**, here or on another machine: runs with their data.")
-        return
-    folder = store.home() / "uploads"
-    folder.mkdir(exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".zip") as f:
-        f.write(given.getbuffer())
-        f.flush()
-        try:
-            manifest = sessions.look(f.name)
-            st.caption(
-                f"Saved {manifest.created[:10]} by Relcore {plain(manifest.relcore)}: "
-                + ", ".join(plain(r.get("title", r.get("id", ""))) for r in manifest.runs)
-                + f"; {manifest.size / 1e6:,.0f} MB unpacked."
-            )
-            if not st.button("Open it", type="primary", key="session_open"):
-                return
-            bar = st.progress(0.0, text="checking and unpacking")
-            brought = sessions.open_session(f.name, lambda share: bar.progress(share))
-        except InputError as e:
-            st.error(plain(str(e).replace(Path(f.name).name, given.name)))
-            return
-    if brought.runs:
-        state.open_run(s, brought.runs[0])
-    s.notice = "; ".join(brought.notes) or f"Here now: {len(brought.runs)} run{'s' * (len(brought.runs) != 1)}."
-    st.rerun()
 
 
 main()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import streamlit as st
 
 from pages._ui import state
-from relcore import experiments, methods, runs, stitchings
+from relcore import experiments, methods, runs, stitchings, store
 from relcore.errors import InputError
 from relcore.methods.base import Method
 from relcore.preprocess import DEFAULT
@@ -26,6 +28,19 @@ def my_active_job(s: state.State):
     return None
 
 
+@contextlib.contextmanager
+def on_disk() -> Iterator[None]:
+    """A full or read-only disk is told as any other reason why something cannot be started."""
+    try:
+        yield
+    except OSError as e:
+        raise InputError(
+            f"nothing can be kept in {store.home()} ({e.strerror or e}); make room there, or set RELCORE_HOME to "
+            "another disk. What was kept before is as it was."
+        ) from None
+
+
+@on_disk()
 def start(
     s: state.State,
     method: Method,
@@ -64,6 +79,7 @@ def start(
     s.selection.past.clear()
 
 
+@on_disk()
 def start_sweep(s: state.State, sweep: experiments.Sweep, jobs: int) -> None:
     """Hand the cells that are missing to the registry.
 
@@ -75,6 +91,7 @@ def start_sweep(s: state.State, sweep: experiments.Sweep, jobs: int) -> None:
     state.jobs().submit(experiments.create(sweep, jobs=jobs).folder, s.owner)
 
 
+@on_disk()
 def start_stitching(
     s: state.State,
     settings: Settings,

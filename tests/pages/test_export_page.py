@@ -142,3 +142,28 @@ def test_a_file_that_is_no_session_is_refused_by_its_own_name(opened):
     at.file_uploader(key="session_upload").upload("holiday.zip", b"no zip at all", "application/zip").run()
     assert "holiday.zip is no session" in errors(at) and not at.exception
     assert sessions.FORMAT == 1
+
+
+def test_a_session_opens_on_the_data_page_too(opened):
+    at, run = opened
+    data = downloads.session(run)
+    runs.delete(run.id)
+    at.switch_page("pages/data.py").run()
+    at.file_uploader(key="session_upload").upload("mine.zip", data, "application/zip").run()
+    at.button(key="session_open").click().run()
+    assert not at.exception and state_of(at).run_id == run.id
+
+
+def test_a_full_disk_is_told_where_a_run_is_started(app, monkeypatch):
+    at = app("pages/data.py")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runs, "create", full)
+    at.button(key="run_first").click().run()
+    assert (
+        not at.exception
+        and "No space left on device" in errors(at)
+        and "What was kept before is as it was" in errors(at)
+    )
