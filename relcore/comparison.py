@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -64,13 +65,18 @@ def groups(runs: Sequence[Run]) -> list[Group]:
 def data_key(run: Run) -> str:
     """Of both spaces and the true pairs between them."""
     truth = run.pairs[1]
-    told = "" if truth is None else hashlib.sha256(np.sort(truth.array, axis=0).tobytes()).hexdigest()
-    return "-".join(run.record[side]["fingerprint"][:16] for side in "xy") + "-" + told[:16]
+    told = "" if truth is None else _digest(truth)
+    return "-".join(run.record[side]["fingerprint"][:16] for side in "xy") + "-" + told
 
 
 def seeds_digest(run: Run) -> str:
     """The same for the same seed pairs in any order."""
-    array = run.pairs[0].array
+    return _digest(run.pairs[0])
+
+
+def _digest(pairs: Pairs) -> str:
+    """The same for the same pairs in any order."""
+    array = pairs.array
     return hashlib.sha256(array[np.lexsort(array.T)].tobytes()).hexdigest()[:16]
 
 
@@ -142,8 +148,10 @@ def settings(run: Run) -> dict[str, Any]:
 
 
 def setup(run: Run) -> str:
-    """The same for runs that differ by random seed or by which seeds were drawn, and in nothing else."""
-    kept = settings(run) | {"notes": [n for n in run.record.get("notes", ()) if "corrupted" in n]}
+    """The same for runs that differ by random seed or by which seeds were drawn, and in nothing else. How they were
+    drawn (at random, spread out) is no chance."""
+    how = re.sub(r" \(seed \d+\)", "", run.record.get("seeds_origin") or "")
+    kept = settings(run) | {"notes": [n for n in run.record.get("notes", ()) if "corrupted" in n], "drawn": how}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -212,14 +220,15 @@ def table(runs: Sequence[Run], analyses: Sequence[Arrays | None], rule: str = "n
 
 
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
-    """Runs of one setup together: mean and standard deviation (``... sd``; NaN of one) of each figure, and their
-    number ``n``. ``title`` and ``id`` are those of the first."""
+    """Runs of one setup that ended alike together: mean and standard deviation (``... sd``; NaN of one) of each figure,
+    and their number ``n``. ``title`` and ``id`` are those of the first. What was cancelled on its way is no repetition
+    of what came to its end, and what failed has no figures."""
     import pandas as pd
 
     values = [c for c in rows.columns if c.rsplit(" ", 1)[-1] in WAYS] + ["seconds"]
     out = []
-    for _, of in rows.groupby("setup", sort=False):
-        line = {k: of[k].iloc[0] for k in ("id", "title", "method", "seeds", "setup")} | {"n": len(of)}
+    for _, of in rows.groupby(["setup", "status"], sort=False):
+        line = {k: of[k].iloc[0] for k in ("id", "title", "method", "status", "seeds", "setup")} | {"n": len(of)}
         for name in values:
             line[name], line[f"{name} sd"] = of[name].mean(), of[name].std()
         out.append(line)

@@ -93,6 +93,34 @@ def test_runs_that_differ_by_chance_alone_are_a_mean_and_a_spread(made):
     assert lines["mrr x_to_y sd"][0] == pytest.approx(both.std(ddof=1)) and np.isnan(lines["mrr x_to_y sd"][1])
 
 
+def test_the_same_rows_paired_otherwise_are_other_data(made):
+    a = made["a"]
+    other = runs.Run(a.folder, a.record)
+    turned = np.arange(N)
+    turned[20:] = np.roll(turned[20:], 1)
+    other.__dict__["pairs"] = (a.pairs[0], Pairs(np.stack([np.arange(N), turned], 1)))
+    assert comparison.data_key(other) != comparison.data_key(a)
+    other.__dict__["pairs"] = (a.pairs[0], a.pairs[1].take(np.arange(N)[::-1]))
+    assert comparison.data_key(other) == comparison.data_key(a)
+
+
+def test_what_did_not_end_alike_is_not_averaged(made):
+    a, b, broken = (made[k] for k in ("a", "b", "broken"))
+    stopped = runs.Run(b.folder, b.record | {"status": "cancelled"})
+    of = [a, b, stopped, broken]
+    lines = comparison.over_seeds(comparison.table(of, [a.analysis, b.analysis, b.analysis, None]))
+    assert list(zip(lines["status"], lines["n"], strict=True)) == [("done", 2), ("cancelled", 1), ("failed", 1)]
+
+
+def test_how_seeds_were_drawn_is_a_setting_and_with_which_number_is_none(made):
+    a = made["a"]
+    one, two, spread = (
+        comparison.setup(runs.Run(a.folder, a.record | {"seeds_origin": text}))
+        for text in ("8 drawn at random (seed 0)", "8 drawn at random (seed 1)", "8 by farthest point (seed 0)")
+    )
+    assert one == two != spread
+
+
 def test_a_failed_run_has_a_row_and_no_figures(made):
     of = [made["a"], made["broken"]]
     table = comparison.table(of, [made["a"].analysis, None])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import partial
 
@@ -30,7 +31,7 @@ def section(s: state.State) -> None:
     damaged = {run.id: f"{run.title}: {run.damage}" for run in found if run.damage} | unreadable
     if damaged:
         faults(damaged)
-    done = [run for run in found if not run.active]
+    done = [run for run in found if not run.active and "pairs" not in run.damage]  # without pairs it has no group
     if not done:
         st.info("No finished run is here yet. Each run of the Align page is kept, and appears here.")
         return
@@ -97,7 +98,13 @@ def table(s: state.State, group: Group) -> list[Run]:
     if together:
         lines = comparison.over_seeds(frame)
         shown = pd.DataFrame(
-            {"run": lines["title"], "method": lines["method"], "seeds": lines["seeds"], "runs": lines["n"]}
+            {
+                "run": lines["title"],
+                "method": lines["method"],
+                "status": lines["status"],
+                "seeds": lines["seeds"],
+                "runs": lines["n"],
+            }
         )
         for name in names:
             shown[heading(name)] = [mean_words(m, d) for m, d in zip(lines[name], lines[f"{name} sd"], strict=True)]
@@ -121,7 +128,7 @@ def table(s: state.State, group: Group) -> list[Run]:
     event = st.dataframe(
         shown,
         hide_index=True,
-        key=f"gallery_{group.key}",
+        key=f"gallery_{shown_key(group)}",
         on_select="rerun",
         selection_mode="multi-row",
         alt="Runs of these data with their figures",
@@ -134,6 +141,11 @@ def table(s: state.State, group: Group) -> list[Run]:
     )
     told(pairs, group)
     return [group.runs[i] for i in event.selection.rows if i < len(group.runs)]
+
+
+def shown_key(group: Group) -> str:
+    """Rows are picked by number, so that another list of runs must begin with none picked."""
+    return hashlib.sha256(" ".join(run.id for run in group.runs).encode()).hexdigest()[:16]
 
 
 def told(pairs, group: Group) -> None:

@@ -73,6 +73,18 @@ def test_runs_are_deleted_for_good(three):
     assert len(shown(at)) == 1
 
 
+def test_after_one_is_deleted_none_is_picked(three):
+    """Else a second click would take the run that moved up into its place."""
+    at, first, second = three
+    rows(at, 0)
+    before = next(d for d in at.dataframe if "settings" in d.value).proto.id
+    at.button(key="gallery_delete").click()
+    rows(at, 0)
+    assert not second.folder.exists() and first.folder.exists()
+    assert next(d for d in at.dataframe if "settings" in d.value).proto.id != before
+    assert not [b for b in at.button if b.key == "gallery_delete"]
+
+
 def test_two_runs_item_by_item(three):
     at, first, second = three
     rows(at, 0, 1)
@@ -117,6 +129,9 @@ def test_damaged_folders_are_listed_and_the_rest_works(three, home):
     at.run()
     assert not at.exception
     assert "analysis.safetensors is cut or damaged" in texts(at) and "no run here" in texts(at)
+    (first.folder / "pairs.safetensors").unlink()
+    at.run()
+    assert not at.exception and "pairs.safetensors is missing" in texts(at) and shown(at)["run"].tolist() == ["second"]
     at.button(key="gallery_fault_odd").click().run()
     assert not (home / "runs" / "odd").exists() and not at.exception
 
