@@ -781,7 +781,7 @@ def of_files(args: argparse.Namespace, settings: Any, beat: Heartbeat) -> tuple:
 def of_run(args: argparse.Namespace, settings: Any, beat: Heartbeat) -> tuple:
     """A run's two spaces, from where they are kept or where it read them, and its alignment."""
     from relcore import runs, stitchings
-    from relcore.space import LoadReport, Spaces, make_space
+    from relcore.space import LoadReport, Spaces
 
     run = runs.Run.load(args.run)
     if not run.usable:
@@ -798,11 +798,27 @@ def of_run(args: argparse.Namespace, settings: Any, beat: Heartbeat) -> tuple:
             said["without vectors"] = True
         found.append(space)
     if said.get("without vectors"):
-        found = [make_space(arrays[side], title=run.record[side]["title"])[0] for side in "xy"]
+        found = [outline(arrays[side], run.record[side]) for side in "xy"]
     spaces = Spaces.join(found, [run.pairs[1]])
     labels = [None if run.labels[side] is None else np_texts(run.labels[side]) for side in "xy"]
     reports = [LoadReport.from_dict(run.record[side]["report"]) for side in "xy"]
     return spaces, reports, labels, stitchings.alignment_of(run, 0, 1), said
+
+
+def outline(coordinates: Any, record: dict[str, Any]) -> Space:
+    """A side of a run whose vectors are gone: its common coordinates, under the row numbers of the file it was."""
+    import numpy as np
+
+    from relcore.space import LoadReport, Space, as_text
+
+    report = LoadReport.from_dict(record["report"])
+    ids = np.setdiff1d(np.arange(report.rows_read), [aside.row for aside in report.set_aside])
+    if len(ids) != len(coordinates):
+        raise InputError(
+            f"{record['title']}: the run has {len(coordinates):,} of {report.rows_read:,} rows, and it is not kept "
+            "which; give the file it was made from with --x or --y."
+        )
+    return Space(coordinates, ids, as_text(range(len(ids)), len(ids), "names"), title=record["title"])
 
 
 def np_texts(values: list[str]) -> Any:

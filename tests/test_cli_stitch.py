@@ -99,6 +99,24 @@ def test_a_run_whose_files_have_moved_is_read_without_references(out, capsys, tm
             (tmp_path / f"s{i}.npy").rename(out / f"s{i}.npy")
 
 
+def test_labels_are_of_the_rows_of_a_file_that_is_gone(capsys, tmp_path):
+    """Two rows were set aside when the run was made: the labels of the others stay theirs."""
+    mixed = np.random.default_rng(0).permutation(N)  # labels without an order that a shift would keep
+    first, second = (turned(8, i).astype(np.float32)[mixed] for i in range(2))
+    first[0], first[50] = 0, np.nan
+    for name, rows in (("x", first), ("y", second)):
+        np.save(tmp_path / f"{name}.npy", rows)
+    (tmp_path / "labels.txt").write_text("\n".join(f"k{v}" for v in LABELS[mixed]) + "\n")
+    files = ["--x", str(tmp_path / "x.npy"), "--y", str(tmp_path / "y.npy"), "--pair-by", "row", "--seeds", "20"]
+    assert main(["align", *files, "--method", "procrustes", "--out", str(tmp_path / "run")]) == 0
+    asked = tmp_path / "run", "--labels", tmp_path / "labels.txt"
+    there = by(told(capsys, *asked), "run")
+    for name in "xy":
+        (tmp_path / f"{name}.npy").unlink()
+    gone = by(told(capsys, *asked), "run")
+    assert gone["accuracy"] == there["accuracy"] > 0.9
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -333,6 +333,7 @@ def upload_head() -> LinearHead | None:
         )
         st.caption(
             f"{plain(head.source)}: {len(head.weights)} classes ({plain(named)}), reads rows of {head.dim} numbers"
+            + ("" if head.offsets.any() else "; no offsets, or all 0")
         )
         return head
 

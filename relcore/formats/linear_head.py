@@ -13,6 +13,7 @@ from relcore import store
 from relcore.errors import InputError
 from relcore.formats.base import ArrayInfo, Request, is_number
 from relcore.formats.registry import reader, split_spec
+from relcore.space import as_text
 
 WEIGHTS = ("w", "weight", "weights", "coef_", "coef")
 OFFSETS = ("b", "bias", "intercept_", "intercept")
@@ -70,13 +71,14 @@ def read_linear_head(path: str | Path) -> LinearHead:
     Raises
     ------
     InputError
-        No weights, weights and offsets that do not belong together, numbers that are NaN or infinite.
+        No weights, weights and offsets that do not belong together, several that could be either, numbers that are
+        NaN or infinite.
     """
     path, _ = split_spec(path)
     form = reader(path)
     infos = form.arrays(path)
     tables = [i for i in infos if len(i.shape) == 2 and is_number(i.dtype)]
-    weights = _named(tables, WEIGHTS) or (tables[0] if len(tables) == 1 else None)
+    weights = _named(tables, WEIGHTS, path) or (tables[0] if len(tables) == 1 else None)
     if weights is None:
         held = ", ".join(map(str, infos)) or "no arrays"
         raise InputError(
@@ -84,16 +86,22 @@ def read_linear_head(path: str | Path) -> LinearHead:
             "perhaps classes."
         )
     w = np.asarray(form.read(Request(path, weights.name or None)).vectors, dtype=np.float64)
-    lines = [i for i in infos if len(i.shape) == 1]
-    offsets, names = _named(lines, OFFSETS), _named(lines, CLASSES)
+    offsets, names = (_named([i for i in infos if i is not weights], words, path) for words in (OFFSETS, CLASSES))
+    for what, info in (("offsets", offsets), ("classes", names)):
+        if info is not None and (len(info.shape) != 1 or what == "offsets" and not is_number(info.dtype)):
+            raise InputError(
+                f"{path.name}: {info} is no list of {what}; wanted one dimension, a number or name a class."
+            )
     b = None if offsets is None else np.array(form.column(path, offsets.name, "labels"), dtype=np.float64).reshape(-1)
-    classes = None if names is None else tuple(map(str, form.column(path, names.name, "labels")))
+    given = None if names is None else form.column(path, names.name, "labels")
+    classes = None if given is None else tuple(as_text(given, len(given), "classes"))  # 1.0 is 1, as in labels
     known = len(b) if b is not None else len(classes) if classes is not None else None
-    if known is not None and known != len(w) and known == w.shape[1] or known == 2 and w.shape[1] == 1:
+    two = 1 in w.shape and (len(b) == 1 if b is not None else classes is None or len(classes) == 2)
+    if two:  # scikit-learn's form for two classes
+        w = w.reshape(1, -1)
+        w, b = np.concatenate([-w, w]), None if b is None else np.concatenate([-b, b])
+    elif known not in (None, len(w)) and known == w.shape[1]:
         w = w.T
-    if len(w) == 1:  # scikit-learn's form for two classes
-        w = np.concatenate([-w, w])
-        b = None if b is None else np.concatenate([-b, b]) if len(b) == 1 else b
     b = np.zeros(len(w)) if b is None else b
     for what, got in (("offsets", len(b)), ("classes", len(w) if classes is None else len(classes))):
         if got != len(w):
@@ -140,6 +148,18 @@ def _kept(digest: str) -> Path:
     return store.home() / "heads" / digest
 
 
-def _named(infos: list[ArrayInfo], words: tuple[str, ...]) -> ArrayInfo | None:
-    """The array whose name, or the end of it after a dot, is one of the words."""
-    return next((i for w in words for i in infos if i.name.rsplit(".", 1)[-1].lower() == w), None)
+def _named(infos: list[ArrayInfo], words: tuple[str, ...], path: Path) -> ArrayInfo | None:
+    """The array whose name, or the end of it after a dot, is one of the words.
+
+    Raises
+    ------
+    InputError
+        Several are: which belongs to which cannot be told.
+    """
+    found = [i for i in infos if i.name.rsplit(".", 1)[-1].lower() in words]
+    if len(found) > 1:
+        raise InputError(
+            f"{path.name} holds {', '.join(map(str, found))}; a linear head has one of these. Save the last layer "
+            "alone."
+        )
+    return found[0] if found else None

@@ -76,3 +76,32 @@ def test_classes_without_names_must_be_as_many_as_labels():
         head.named(["x", "y"])
     with pytest.raises(InputError, match="there is no file"):
         read_linear_head("/nowhere/h.npz")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"W": W[:1], "b": np.float64(0.5)}, r"b \(\) is no list of offsets"),
+        ({"W": W, "b": B[None]}, r"b \(1, 3\) is no list of offsets"),
+        ({"W": W, "b": np.array(["x", "y", "z"])}, "is no list of offsets"),
+        ({"W": W, "b": B, "bias": B}, "a linear head has one of these"),
+        ({"fc1.weight": W.T, "fc2.weight": W, "fc2.bias": B}, "Save the last layer alone"),
+        ({"W": W[:1], "b": np.zeros(2)}, r"2 offsets for weights of shape \(1, 5\)"),
+    ],
+)
+def test_what_is_there_is_not_left_out_in_silence(tmp_path, arrays, said):
+    np.savez(tmp_path / "h.npz", **arrays)
+    with pytest.raises(InputError, match=said):
+        read_linear_head(tmp_path / "h.npz")
+
+
+@pytest.mark.parametrize("dim", [2, 5])
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize("more", [{}, {"b": B[:1]}, {"classes": np.array([0.0, 1.0])}])
+def test_one_line_of_weights_in_any_form(tmp_path, dim, across, more):
+    w = W[:1, :dim]
+    np.savez(tmp_path / "h.npz", W=w.T if across else w, **more)
+    head = read_linear_head(tmp_path / "h.npz").named(["0", "1"])
+    assert head.classes == ("0", "1")  # numbers read as labels are, 1.0 as 1
+    wanted = (ROWS[:, :dim] @ w[0] + (B[0] if "b" in more else 0) > 0).astype(int)
+    assert head.predict(ROWS[:, :dim]).tolist() == wanted.astype(str).tolist()
