@@ -231,7 +231,7 @@ def results(sweep: Sweep, table: pd.DataFrame) -> None:
             )
         beside, *rest = [a for a in axes if a != along] or [""]
         for axis in rest:
-            at = st.selectbox(axes[axis].capitalize(), sorted(table[axis].dropna().unique()), key=f"sweep_at_{axis}")
+            at = st.selectbox(axes[axis].capitalize(), experiments.in_order(table[axis]), key=f"sweep_at_{axis}")
             table = table[(table[axis] == at) | table[axis].isna()]
     if along is not None:
         bands = experiments.bands(table, value, along)

@@ -593,7 +593,10 @@ class Kept:
             record = json.loads(path.read_text())
             kept = cls(Path(folder), record)
             if kept.active and not alive(record["process"]):
-                kept.mark("failed", "the process that ran it is gone; the cells done before are kept")
+                message = "the process that ran it is gone; the cells done before are kept"
+                record |= {"status": "failed", "message": message}
+                with contextlib.suppress(OSError):  # on a full disk it is told again the next time
+                    kept.mark("failed", message)
         except FileNotFoundError:
             raise InputError(f"{folder}: no sweep here (sweep.json is missing); give the folder of a sweep.") from None
         except (OSError, ValueError, KeyError, TypeError) as e:
@@ -751,38 +754,42 @@ def execute(kept: Kept, stopper: parallel.Stopper | None = None) -> Generator[St
     InputError
         After the folder is marked ``failed`` with the reason; the rows are kept.
     """
-    stopper = stopper or parallel.Stopper()
+    with _locked(kept.folder):  # who is refused here leaves the record to who works on it
+        yield from _execute(kept, stopper or parallel.Stopper())
+
+
+def _execute(kept: Kept, stopper: parallel.Stopper) -> Generator[StoredProgress, None, None]:
     started = time.monotonic()
     try:
-        with _locked(kept.folder):
-            kept.update(status="running", message="", process=this_process())
-            cells = kept.sweep.cells()
-            done = {key for key, row in kept.wanted().items() if not row.get("error")}
-            missing = [key for key in cells if key not in done]
-            finished = len(done)
-            phase = "cells"
-            yield StoredProgress(finished, len(cells), phase, {}, None, 0.0)
-            fingerprints = (kept.record["x"], kept.record["y"])
-            tasks = [(kept.record["sweep"], dataclasses.asdict(cells[key][1]), fingerprints) for key in missing]
-            spread = {"jobs": kept.record["jobs"], "scheduler": kept.record["scheduler"]}
-            with contextlib.closing(parallel.run(run_cell, tasks, **spread)) as results:
-                while True:
-                    with stopper.waiting():
-                        found = next(results, None)
-                    if found is None:
-                        break
-                    index, figures = found
-                    _append(kept.folder / "rows.jsonl", _row(missing[index], cells[missing[index]][1], figures))
-                    finished += 1
-                    yield StoredProgress(finished, len(cells), phase, {}, None, time.monotonic() - started)
-            failed = sum(bool(row.get("error")) for row in kept.wanted().values())
-            kept.mark("done", f"{failed} of {len(cells)} cells failed" if failed else "")
+        kept.update(status="running", message="", process=this_process())
+        cells = kept.sweep.cells()
+        done = {key for key, row in kept.wanted().items() if not row.get("error")}
+        missing = [key for key in cells if key not in done]
+        finished = len(done)
+        phase = "cells"
+        yield StoredProgress(finished, len(cells), phase, {}, None, 0.0)
+        fingerprints = (kept.record["x"], kept.record["y"])
+        tasks = [(kept.record["sweep"], dataclasses.asdict(cells[key][1]), fingerprints) for key in missing]
+        spread = {"jobs": kept.record["jobs"], "scheduler": kept.record["scheduler"]}
+        with contextlib.closing(parallel.run(run_cell, tasks, **spread)) as results:
+            while True:
+                with stopper.waiting():
+                    found = next(results, None)
+                if found is None:
+                    break
+                index, figures = found
+                _append(kept.folder / "rows.jsonl", _row(missing[index], cells[missing[index]][1], figures))
+                finished += 1
+                yield StoredProgress(finished, len(cells), phase, {}, None, time.monotonic() - started)
+        failed = sum(bool(row.get("error")) for row in kept.wanted().values())
+        kept.mark("done", f"{failed} of {len(cells)} cells failed" if failed else "")
     except (GeneratorExit, parallel.Stopped, KeyboardInterrupt) as e:
         kept.mark("cancelled", f"stopped with {len(kept.wanted())} of {len(kept.sweep.cells())} cells done")
         if not isinstance(e, parallel.Stopped):
             raise
     except Exception as e:
-        kept.mark("failed", str(e) if isinstance(e, InputError) else f"{type(e).__name__}: {e}")
+        with contextlib.suppress(OSError):  # a full disk: what is raised says so, and the next reader marks it
+            kept.mark("failed", str(e) if isinstance(e, InputError) else f"{type(e).__name__}: {e}")
         raise
 
 
@@ -815,7 +822,15 @@ def bands(table: pd.DataFrame, value: str, along: str) -> pd.DataFrame:
     axes = [a for a in AXES if a in table.columns]
     groups = known.groupby(["label", *axes], sort=False, dropna=False)[value]
     out = groups.agg(n="count", mean="mean", low="min", high="max").reset_index()
-    return out.sort_values(along, kind="stable")
+    order = {value: i for i, value in enumerate(in_order(out[along]))}
+    return out.sort_values(along, kind="stable", key=lambda column: column.map(order))
+
+
+def in_order(values: Any) -> list:
+    """The different values of an axis: numbers rising, then the words of another method's parameter as they come."""
+    known = list(dict.fromkeys(v for v in values if v is not None and v == v))
+    words = [v for v in known if isinstance(v, str)]
+    return sorted(v for v in known if not isinstance(v, str)) + words
 
 
 def spearman(a: Any, b: Any) -> float | None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from relcore import experiments, parallel, pipeline, seeds
+from relcore import experiments, parallel, pipeline, seeds, store
 from relcore.errors import InputError
 from relcore.experiments import Cell, Kept
 from relcore.methods import method
@@ -342,6 +342,58 @@ def test_a_kill_costs_the_cell_under_way(files, home):
     assert len((again.folder / "rows.jsonl").read_text().splitlines()) == 16 + 1
 
 
+SIXTY = dict(seeds="[8, 10, 12, 20, 30]", corruption="[0, 0.25, 0.5]", random_seeds="[0, 1]")
+
+
+def figures_of(kept: Kept) -> dict:
+    """Every row but the seconds it took."""
+    return {key: {n: v for n, v in row.items() if n != "seconds"} for key, row in kept.wanted().items()}
+
+
+def test_sixty_cells_killed_on_the_way_come_to_the_same_table(files, home, monkeypatch):
+    """From the shell, in two processes, killed wherever they were."""
+    path = write(files, "sixty.toml", **SIXTY)
+    undisturbed = experiments.create(experiments.read(path))
+    drained(undisturbed)
+    wanted = figures_of(undisturbed)
+    assert len(wanted) == 60 and not any(row.get("error") for row in wanted.values())
+    monkeypatch.setenv("RELCORE_HOME", str(home.with_name("killed")))
+    folder = experiments.folder_of(undisturbed.sweep, undisturbed.sweep.data.open())
+    rows, line = folder / "rows.jsonl", [sys.executable, "-m", "relcore", "sweep", str(path), "--jobs", "2"]
+    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(line, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until = time.monotonic() + 120
+        while not rows.exists() or len(rows.read_bytes().splitlines()) < 25:
+            assert process.poll() is None and time.monotonic() < until
+            time.sleep(0.002)
+        process.kill()
+    killed = Kept.load(folder)
+    assert killed.status == "failed" and 25 <= len(killed.wanted()) < 60
+    before = rows.read_bytes()
+    again = experiments.create(killed.sweep)
+    drained(again)
+    assert figures_of(again) == wanted and again.status == "done"
+    assert rows.read_bytes().startswith(before)  # what was finished was not made again
+    keys = [json.loads(s)["key"] for s in rows.read_text().splitlines() if s.endswith("}")]
+    assert len(keys) == len(set(keys)) == 60
+    assert again.table().drop(columns="seconds").equals(undisturbed.table().drop(columns="seconds"))
+
+
+def test_a_sweep_whose_dask_worker_is_killed_comes_to_the_same_table(files, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    path = write(files, "dask.toml")
+    here = experiments.create(experiments.read(path))
+    drained(here)
+    wanted = figures_of(here)
+    (here.folder / "rows.jsonl").unlink()
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        there = experiments.create(experiments.read(path), scheduler=cluster.scheduler_address)
+        for p in experiments.execute(there):
+            if p.iteration == 3:
+                os.kill(next(iter(cluster.workers.values())).pid, signal.SIGKILL)
+    assert figures_of(there) == wanted and there.status == "done" and there.record["message"] == ""
+
+
 def test_a_stop_does_not_wait_for_the_cell(files):
     stopper = parallel.Stopper()
     kept = experiments.create(experiments.read(files / "tiny.toml"))
@@ -365,7 +417,29 @@ def test_two_processes_do_not_write_the_same_rows(files):
         experiments.create(kept.sweep)
     with pytest.raises(InputError, match="another process is working on this sweep"):
         list(experiments.execute(Kept.load(kept.folder)))
+    assert Kept.load(kept.folder).status == "running"  # who was refused changed nothing
     steps.close()
+    assert Kept.load(kept.folder).status == "cancelled"
+
+
+def test_a_full_disk_is_told_and_the_rows_before_it_stay(files, monkeypatch):
+    kept = experiments.create(experiments.read(files / "tiny.toml"))
+    steps = experiments.execute(kept)
+    for _ in range(4):
+        next(steps)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(experiments, "_append", full)
+        patch.setattr(store, "write_atomic", full)
+        with pytest.raises(OSError, match="No space left"):
+            list(steps)
+        kept.record |= {"process": {"pid": 2**22 - 3, "started": "1"}}
+        (kept.folder / "sweep.json").write_text(json.dumps(kept.record))
+        assert Kept.load(kept.folder).status == "failed" and len(kept.wanted()) == 3
+    assert drained(experiments.create(kept.sweep)) == list(range(3, 17))
 
 
 def test_other_data_at_the_same_place_are_noticed(files):
@@ -373,6 +447,17 @@ def test_other_data_at_the_same_place_are_noticed(files):
     kept.update(x="0" * 64)
     drained(kept)
     assert all("not those the sweep was started with" in r["error"] for r in kept.wanted().values())
+
+
+def test_grids_of_numbers_and_of_words_stand_in_one_table(files):
+    path = write(files, "mixed.toml", seeds="[20]", corruption="[0]", random_seeds="[0]")
+    grids = '[[methods]]\nname = "relative"\nlabel = "how"\nparams = {count = 5}\ngrid = {choose = ["random", "all"]}\n'
+    grids += '[[methods]]\nname = "relative"\nlabel = "many"\nparams = {choose = "random"}\ngrid = {count = [8, 3]}\n'
+    path.write_text(path.read_text() + grids)
+    kept = experiments.create(experiments.read(path))
+    drained(kept)
+    bands = experiments.bands(kept.table(), "mrr x_to_y", "varied")
+    assert [v for v in bands["varied"] if v == v] == [3, 8, "random", "all"] and len(bands) == 6
 
 
 def test_rank_correlation_is_that_of_scipy():

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from relcore.colours import colour_table, hex_to_rgb, plotly_colorscale
+from relcore.experiments import in_order
 from relcore.runs import RestartCurves
 
 if TYPE_CHECKING:
@@ -555,15 +556,16 @@ def sweep_curves(
     ``bands`` as of :func:`relcore.experiments.bands`; a plot for each value of ``beside``, another of its axes. A
     method that has no value along the axis is a dashed level. ``axis`` is what the axis is called.
     """
-    panels = sorted(bands[beside].unique()) if beside else [None]
+    panels = in_order(bands[beside]) if beside else [None]
     titles = [AXIS_WORDS[beside].format(p) for p in panels] if beside else None
     figure = make_subplots(1, len(panels), subplot_titles=titles, shared_yaxes=True, horizontal_spacing=0.03)
     looks = _looks(labels, dark)
-    points = [v for v in dict.fromkeys(bands[along]) if v == v]
+    points = in_order(bands[along])
     shown = set()
     for column, panel in enumerate(panels, 1):
         for label in labels:
-            part = bands[(bands["label"] == label) & ((bands[beside] == panel) if beside else True)]
+            of = bands[bands["label"] == label]  # one that has no value beside is the same in every panel
+            part = of[(of[beside] == panel) | of[beside].isna()] if beside else of
             if not len(part):
                 continue
             colour, marker = looks[label]
