@@ -12,6 +12,7 @@ from pages._ui import coverage, opened, pictures, router, runner, state
 from pages._ui.header import plain
 from pages._ui.maps import LETTERS, SIDES
 from pages._ui.selection import NOTHING, Selection, select
+from pages._ui.tables import once
 from relcore.metrics import mismatch
 from relcore.runs import Run
 from relcore.space import Space
@@ -215,14 +216,6 @@ def choose(s: state.State, side: str, rows: np.ndarray, origin: str) -> None:
     """Select rows of one side alone: what has no counterpart selects none."""
     ids = np.sort(getattr(s.data, side).ids[rows])
     s.selection.set(Selection(ids, NOTHING.copy(), origin) if side == "x" else Selection(NOTHING.copy(), ids, origin))
-
-
-def once(key: str, seen: tuple) -> bool:
-    """True the first time that something is picked: a chart or table reports its pick at every run of the page."""
-    if st.session_state.get(key) == seen:
-        return False
-    st.session_state[key] = seen
-    return True
 
 
 # ---------------------------------------------------------------------------------------------------------- the lowest

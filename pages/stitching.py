@@ -13,6 +13,7 @@ from pages._ui.header import plain
 from pages._ui.opened import distinct
 from pages._ui.selection import select
 from pages._ui.stitched import mark, name
+from pages._ui.tables import once
 from relcore import stitching
 from relcore.errors import InputError
 from relcore.metrics.stitching import TRAINED_ROWS
@@ -414,14 +415,6 @@ def selectable(frame: pd.DataFrame, key: str, alt: str, config: dict) -> int | N
     )
     number = event.selection.rows[0] if event.selection.rows else None
     return number if once(f"{key}_seen", (number,)) else None
-
-
-def once(key: str, seen: tuple) -> bool:
-    """True the first time that something is picked: a chart or table reports its pick at every run of the page."""
-    if st.session_state.get(key) == seen:
-        return False
-    st.session_state[key] = seen
-    return True
 
 
 def choose_rows(s: state.State, space: int, rows: np.ndarray, true: str, taken: str | None) -> None:

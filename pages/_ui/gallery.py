@@ -11,7 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from pages._ui import downloads, figures, opened, router, state
+from pages._ui import downloads, figures, opened, router, state, tables
 from pages._ui.header import plain
 from pages._ui.selection import select
 from relcore import comparison, report, runs, sessions
@@ -252,7 +252,7 @@ def session(chosen: list[Run]) -> bytes:
 def maps(chosen: list[Run]) -> None:
     """Small maps as pictures."""
     st.markdown("**Maps** in the common frame of each run, A as dots, B as crosses")
-    for column, run in zip(st.columns(min(len(chosen), 3) or 1), chosen[:3], strict=False):
+    for column, run in zip(st.columns(3), chosen[:3], strict=False):
         column.image(picture(run.id, stamp(run), run), caption=plain(run.title))
     if len(chosen) > 3:
         for column, run in zip(st.columns(3), chosen[3:MOST_MAPS], strict=False):
@@ -332,17 +332,11 @@ def duel(s: state.State, chosen: list[Run]) -> None:
     picked = event.selection.points
     cell = tuple(map(int, cells[picked[0]["point_index"]])) if picked else None
     seen = (first, second, way, cell)
-    if st.session_state.get("duel_seen") != seen:
-        st.session_state["duel_seen"] = seen
-        if cell is not None and state.is_of_data(one, s.data):
-            of = np.flatnonzero((at[0] == cell[0]) & (at[1] == cell[1]))
-            choose(
-                s,
-                side,
-                rows[of],
-                f"rank {rank_words(cell[0])} by {titles[first]}, {rank_words(cell[1])} by {titles[second]}",
-            )
-            st.rerun()
+    if tables.once("duel_seen", seen) and cell is not None and state.is_of_data(one, s.data):
+        of = np.flatnonzero((at[0] == cell[0]) & (at[1] == cell[1]))
+        said = f"rank {rank_words(cell[0])} by {titles[first]}, {rank_words(cell[1])} by {titles[second]}"
+        choose(s, side, rows[of], said)
+        st.rerun()
 
 
 def met(first, second, pairs, way: str) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:

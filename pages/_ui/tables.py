@@ -111,3 +111,11 @@ def _named(title: str, metrics: dict, references: dict) -> list[tuple[str, dict]
     if "gt" in references:
         out.append((f"GT anchors ({references['gt']['anchors']})", references["gt"]))
     return out
+
+
+def once(key: str, seen: tuple) -> bool:
+    """True the first time that something is picked: a chart or table reports its pick at every run of the page."""
+    if st.session_state.get(key) == seen:
+        return False
+    st.session_state[key] = seen
+    return True
