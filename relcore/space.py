@@ -432,6 +432,15 @@ class Spaces:
     def __len__(self) -> int:
         return len(self.spaces)
 
+    @cached_property
+    def items_digest(self) -> str:
+        """SHA-256 (hex) of which rows are known to be the same items."""
+        h = hashlib.sha256()
+        for known in (self.rows, self.some):
+            h.update(b"unknown" if known is None else repr(known.shape).encode() + known.tobytes())
+            h.update(b"\x1e")
+        return h.hexdigest()
+
     @classmethod
     def join(cls, spaces: Sequence[Space], pairs: Sequence[Pairs | None]) -> Spaces:
         """Spaces whose first is paired with each of the others; the items kept are those that all have.

@@ -230,6 +230,7 @@ def create(
             for s, report in zip(spaces.spaces, reports, strict=True)
         ],
         items=None if spaces.rows is None else len(spaces.rows),
+        items_digest=spaces.items_digest,
         run=None if run is None else {"id": run.id, "folder": str(run.folder), "title": run.title},
         head=None if head is None else {"source": head.source, "classes": list(question.head.classes)},
         classes=question.classes,

@@ -386,9 +386,14 @@ def outcome_colours(
 
 
 def of_data(data: state.Data) -> list[Stitching]:
-    """The stitchings of the spaces at hand, newest first."""
-    prints = [one.space.fingerprint for one in data.listed]
-    return [k for k in stitchings.list_stitchings() if [space["fingerprint"] for space in k.record["spaces"]] == prints]
+    """The stitchings of the spaces at hand, paired as they are now, newest first."""
+    prints, items = [one.space.fingerprint for one in data.listed], data.spaces.items_digest
+    return [
+        k
+        for k in stitchings.list_stitchings()
+        if [space["fingerprint"] for space in k.record["spaces"]] == prints
+        and k.record.get("items_digest", items) == items  # those of before have none
+    ]
 
 
 def with_partners(data: state.Data) -> Stitching | None:

@@ -18,7 +18,8 @@ class GeneralisedCCA(Mixed):
     The whitened inner product is a regression of an anchor's weights on the row. So the best weights are scores that
     every side predicts well, which are the canonical scores (MAXVAR); scaled and shifted they are mixtures, not
     negative and of sum 1, and the anchors keep their directions. A direction counts by how well the two sides'
-    predictions of it correlate at seeds left out.
+    predictions of it correlate at seeds left out; found with all seeds, it has some of that by chance, more the fewer
+    seeds there are for the dimensions, so that the correlations are no proof of pairs.
 
     ``similarity="kernel"`` compares rows to the same anchors by a Gaussian kernel on whitened rows; it had the best
     F1 on MNIST, Fashion-MNIST and CIFAR-10 of two networks in benchmarks/param.py, at three times the time. Cosine and

@@ -226,7 +226,9 @@ def generalised_cca(supports: Sequence[Tensor], anchors: int) -> tuple[Tensor, T
     MAXVAR generalised canonical scores g of the whitened supports, as rows ``(1 + c g) / K``: with c small enough they
     are not negative and sum to 1, and the anchors ``P @ support`` are those of the scores but for their length. Lengths
     follow the correlation between spaces of a score as predicted at rows left out, so that a direction that only seems
-    to be shared does not count.
+    to be shared counts less. Not nothing: the score itself was found with all rows, and of noise of 60 dimensions on
+    both sides the first has .9 at K = 100, .65 at K = 300. :func:`agreed_ridge` without a mixture tells pairs from
+    others.
 
     Parameters
     ----------

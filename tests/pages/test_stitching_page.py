@@ -416,3 +416,32 @@ def test_confusion_counts_as_scikit_learn_does():
 
 def test_names_of_columns_are_made_unlike():
     assert stitched.unlike(["a", "b", "a", "a"]) == ["a", "b", "a (2)", "a (3)"]
+
+
+def test_what_was_found_with_other_pairs_is_not_shown_as_of_these(page, app):
+    made = planted()
+    at = page(made)
+    kept = stitch(at)
+    assert any("25% tested" in c.value for c in at.caption)
+    paired_otherwise = app("pages/stitching.py", **link(made) | {"pair": "none"})
+    assert any("Nothing is stitched yet" in i.value for i in paired_otherwise.info)
+    again = page(made)
+    assert not again.info and kept.record["items_digest"]
+
+
+def test_the_dashed_line_is_the_decoders_wherever_its_bar_is():
+    rows = pd.DataFrame(
+        {
+            "representation": ["absolute", "absolute", "full"],
+            "decoder": [1, 0, 0],
+            "encoder": [1, 0, 1],  # sorted: the other space by itself is best
+            "title": ["other", "own", "full"],
+            "kind": ["reference"] * 3,
+            "draws": 1,
+            "accuracy": [0.9, 0.7, 0.5],
+            "accuracy sd": np.nan,
+        }
+    )
+    figure = stitched.bars(rows, "accuracy", decoder=0, chosen=None, dark=False)
+    assert [shape.x0 for shape in figure.layout.shapes] == [0.7]
+    assert not stitched.bars(rows[:1], "accuracy", decoder=0, chosen=None, dark=False).layout.shapes
