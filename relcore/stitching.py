@@ -387,13 +387,15 @@ def _carried(i: int, spaces: Spaces, given: list[np.ndarray | None], notes: list
     space, own = spaces.spaces[i], given[i]
     if own is None:
         source = next((j for j, v in enumerate(given) if v is not None), None)
-        if source is None or spaces.rows is None:
+        known = [v[:, [i, source]] for v in (spaces.rows, spaces.some) if v is not None and source is not None]
+        same = np.concatenate([np.empty((0, 2), dtype=np.int64), *(v[(v >= 0).all(1)] for v in known)])
+        if not len(same):
             raise InputError(
                 f"{space.title or 'a space'} has no labels; a classifier needs them on both sides. Give a file of one "
                 "label a row."
             )
         own = np.full(len(space), NO_LABEL, dtype=object)
-        own[spaces.rows[:, i]] = np.asarray(given[source], dtype=object)[spaces.rows[:, source]]
+        own[same[:, 0]] = np.asarray(given[source], dtype=object)[same[:, 1]]
         notes.append(f"{space.title}: labels are those of the same items in {spaces.spaces[source].title}")
     if len(own) != len(space):
         raise InputError(f"{space.title}: {len(own)} labels for {len(space)} rows; wanted one a row.")

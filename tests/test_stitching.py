@@ -319,6 +319,8 @@ def test_an_item_that_two_of_three_spaces_have_is_not_learned_in_one_and_tested_
             assert len(tested) == 60 and not set(learned) & set(tested)
         assert sorted(np.concatenate([*in_a.values()])) == list(range(N))
     assert len(Stitcher(spaces, Settings()).notes) == 1  # no item is known of all three
+    bare = Spaces.join((a, dataclasses.replace(b.take(turn), labels=None), c.take(few)), [back, None])
+    assert (Stitcher(bare, Settings()).labels[1] == LABELS[turn].astype(str)).all()  # labels go by any pairs
 
 
 def test_what_others_train_on_tells_classifiers_apart(monkeypatch):
