@@ -6,7 +6,10 @@ Every function takes a run and its two spaces and returns tables or text; :func:
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,13 +119,22 @@ def metrics(run: Run) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["what", "value"])
 
 
+def csv_bytes(table: pd.DataFrame) -> tuple[bytes, bool]:
+    """A table as CSV, and whether it holds every name as it is: half of a surrogate pair is no text in UTF-8."""
+    text = table.to_csv(index=False)
+    try:
+        return text.encode("utf-8", "surrogateescape"), True  # bytes that were no UTF-8 in a file are so again
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace"), False
+
+
 # ---------------------------------------------------------------- how to go on with it
 
 
 def usage(run: Run) -> str:
     """How to bring vectors never seen into the common space, in a few lines, with Relcore and without."""
     arrays = run.alignment_arrays()
-    lines = ["import relcore", f'run = relcore.Run.load("{run.folder.name}")   # the folder of the run']
+    lines = ["import relcore", f"run = relcore.Run.load({run.folder.name!r})   # the folder of the run"]
     for side in SIDES:
         if any(name == f"encode_{side}" or name.startswith(f"encode_{side}.") for name in arrays):
             lines.append(
@@ -208,6 +220,8 @@ def write_recipe(run: Run, pair: Pair, folder: Path) -> list[str]:
 def write_all(run: Run, pair: Pair, folder: str | Path, ending: str = "npz", k: int = 10) -> list[str]:
     """Everything a run gives away, into a folder that is new or empty; return notes on what could not be kept.
 
+    It is written beside and put there when it is whole.
+
     Files: ``aligned_x``, ``aligned_y`` with the ending asked for; ``seeds.csv``, ``anchors.csv``; ``matches_WAY.csv``,
     by the coupling where there is one, else by cosine; ``metrics.csv``, ``run.json``, ``usage.txt``, ``make_again/``.
 
@@ -224,27 +238,51 @@ def write_all(run: Run, pair: Pair, folder: str | Path, ending: str = "npz", k: 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not an empty folder; give a new one.")
     formats.writer(Path(f"a.{ending}"))
-    folder.mkdir(parents=True, exist_ok=True)
+    there = folder.exists()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(dir=folder if there else folder.parent, prefix=".relcore-"))
+    try:
+        notes = _write_parts(run, pair, beside, ending, k)
+        if there:  # it may be where a shell stands, or a disk of its own
+            for part in beside.iterdir():
+                os.replace(part, folder / part.name)
+            beside.rmdir()
+        else:
+            beside.chmod(0o755)  # of a temporary folder it is 700
+            os.replace(beside, folder)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    return notes
+
+
+def _write_parts(run: Run, pair: Pair, folder: Path, ending: str, k: int) -> list[str]:
     notes = []
+    tables: dict[str, pd.DataFrame] = {}
     for side in SIDES:
         name = f"aligned_{side}.{ending}"
         notes += [f"{name}: {note}" for note in formats.write(aligned(run, pair, side), folder / name)]
     if len(run.pairs[0]):
-        pairs_table(run.pairs[0], pair).to_csv(folder / "seeds.csv", index=False)
+        tables["seeds"] = pairs_table(run.pairs[0], pair)
     found = anchors(run)
     if found is not None:
-        pairs_table(found, pair).to_csv(folder / "anchors.csv", index=False)
+        tables["anchors"] = pairs_table(found, pair)
     rule = "coupling" if "coupling" in rules_of(run.analysis) else "nearest"
     kept = min(k, *(run.analysis[f"{way}/{rule}/indices"].shape[1] for way in WAYS))
     if kept < k:
         notes.append(f"{kept} matches a row are kept, fewer than {k}")
     for way in WAYS:
-        matches(run, pair, way, rule, kept).to_csv(folder / f"matches_{way}.csv", index=False)
+        tables[f"matches_{way}"] = matches(run, pair, way, rule, kept)
     notes.append(f"matches are by {RULES[rule]}")
-    metrics(run).to_csv(folder / "metrics.csv", index=False)
+    tables["metrics"] = metrics(run)
+    for name, table in tables.items():
+        data, exact = csv_bytes(table)
+        (folder / f"{name}.csv").write_bytes(data)
+        notes += [] if exact else [f"{name}.csv: names that are no Unicode have a ? in their place"]
     (folder / "run.json").write_text(json.dumps(run.record, indent=1))
-    (folder / "usage.txt").write_text(usage(run))
+    (folder / "usage.txt").write_text(usage(run), encoding="utf-8", errors="replace")
     notes += write_recipe(run, pair, folder / "make_again")
     title = methods.method_class(run.record["method"]).title if run.record["method"] in methods.REGISTRY else ""
-    (folder / "README.txt").write_text(f"{run.title}: {title}, made by Relcore.\n" + "\n".join(notes) + "\n")
+    text = f"{run.title}: {title}, made by Relcore.\n" + "\n".join(notes) + "\n"
+    (folder / "README.txt").write_text(text, encoding="utf-8", errors="replace")
     return notes

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,42 @@ def test_the_usage_text_does_what_it_says(made, tmp_path, monkeypatch):
     exec(text, held)
     np.testing.assert_allclose(held["z_x"], run.alignment_arrays()["x"], atol=1e-5)
     np.testing.assert_allclose(held["z_y"], run.alignment_arrays()["y"], atol=1e-5)
+
+
+def test_names_that_are_no_unicode_are_exported_too(made, tmp_path):
+    pair, of = made
+    names = np.array([f"\udcff{i}" for i in range(len(pair.x))], dtype=object)
+    half = np.array([f"\ud800{i}" for i in range(len(pair.y))], dtype=object)
+    odd = Pair(replace(pair.x, names=names), replace(pair.y, names=half), pair.truth)
+    notes = export.write_all(of["relative"], odd, tmp_path / "out")
+    assert "seeds.csv: names that are no Unicode have a ? in their place" in notes
+    assert b",?" in (tmp_path / "out" / "matches_x_to_y.csv").read_bytes()
+    data, exact = export.csv_bytes(pd.DataFrame({"name": names[:1]}))
+    assert exact and data == b"name\n\xff0\n"
+
+
+def test_a_full_disk_leaves_no_half_of_an_export(made, tmp_path, monkeypatch):
+    pair, of = made
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as m:
+        m.setattr(export, "write_recipe", full)
+        with pytest.raises(OSError, match="No space left"):
+            export.write_all(of["relative"], pair, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "out").mkdir()  # an empty one is as good as none
+    export.write_all(of["relative"], pair, tmp_path / "out")
+    assert (tmp_path / "out" / "make_again" / "make_again.sh").exists()
+    assert not [p for p in (tmp_path / "out").iterdir() if p.name.startswith(".")]
+
+
+def test_a_folder_of_any_name_stands_in_the_usage_text(made):
+    _, of = made
+    run = runs.Run(of["relative"].folder.with_name("a\"b'c"), of["relative"].record)
+    run.alignment_arrays = of["relative"].alignment_arrays
+    assert compile(export.usage(run), "usage", "exec")
 
 
 def test_what_cannot_be_exported_is_told(made, tmp_path):

@@ -83,7 +83,7 @@ def aligned(run: Run, pair: Pair, side: str, ending: str) -> bytes:
 def table(make: Callable, kind: str) -> bytes:
     frame = make()
     if kind == "csv":
-        return frame.to_csv(index=False).encode("utf-8", "surrogateescape")
+        return export.csv_bytes(frame)[0]
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
     return buffer.getvalue()
