@@ -306,6 +306,11 @@ class Stitcher:
                 "shared anchors need rows that are the same items in every space, and it is not known which are: say "
                 "how rows pair up. Without pairs HGA aligns; AO needs a few."
             )
+        if s.ways and not len(spaces.rows):
+            raise InputError(
+                f"shared anchors need items that all {len(spaces)} spaces have, and there are none; stitch those that "
+                "have some, or leave the relative representations out."
+            )
         if s.hold_out and len(spaces) < 3:
             raise InputError("holding a space out needs three: two that find the anchors and one that had no part.")
         if self.head is not None:
@@ -326,7 +331,7 @@ class Stitcher:
         s, spaces = self.settings, self.spaces
         pairs = list(permutations(range(len(spaces)), 2))
         own = [(i, i) for i in range(len(spaces))]
-        known = spaces.rows is not None
+        known = spaces.rows is not None and len(spaces.rows) > 0
         out = []
         for draw in range(s.draws):
             for name in s.references:
@@ -646,6 +651,8 @@ class _Draw:
 
     def _translated(self, d: int, e: int) -> Described:
         """The encoder's rows in the decoder's coordinates, by least squares on all training pairs."""
+        if len(self.items) < 2:
+            raise InputError(f"a translation is learned from two pairs or more, and there is {len(self.items)}.")
         line = self._once(
             ("translation", d, e),
             lambda: _ridge(self.tensors[e][self.items[:, e]].numpy(), self.tensors[d][self.items[:, d]].numpy()),

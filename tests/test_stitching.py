@@ -277,6 +277,17 @@ def test_spaces_that_are_not_parallel_are_told_which_methods_work_without():
         Stitcher(Spaces(planted(8, 8).spaces), Settings(ways=("multi+wip",)))
 
 
+def test_hardly_any_items_in_common():
+    a, b = planted(8, 8).spaces
+    none, one = Spaces((a, b), np.empty((0, 2), dtype=int)), Spaces((a, b), np.array([[0, 0]]))
+    assert {u.representation for u in ask(none)} == {"absolute"}
+    with pytest.raises(InputError, match="items that all 2 spaces have, and there are none"):
+        Stitcher(none, Settings(ways=("random+wip",), anchors=1))
+    errors = {u.representation: r["error"] for u, r in ask(one).items()}
+    assert [name for name, error in errors.items() if error] == ["translated"]
+    assert errors["translated"] == "a translation is learned from two pairs or more, and there is 1."
+
+
 def test_a_constant_column_and_one_class_a_space():
     spaces = planted(8, 8)
     still = dataclasses.replace(

@@ -236,6 +236,12 @@ def pick_ways(s: state.State, test: float) -> tuple[tuple[str, ...], dict]:
             "rows pair up."
         )
         return (), {}
+    if not len(rows):
+        st.caption(
+            ":material/info: No item is in all of these spaces, so that there are no shared anchors: only a run, and "
+            "absolute coordinates of one dimension, can be read. Take a space off the list on the Data page."
+        )
+        return (), {}
     known = max(1, int((1 - test) * len(rows)) - 1)
     with st.expander("Relative representations, anchors, support, shrinkage"):
         every = [f"{a}+{b}" for a in stitching.ANCHORS for b in stitching.SIMILARITIES]
