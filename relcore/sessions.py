@@ -408,7 +408,7 @@ def _check_records(path: Path, here: Path) -> None:
         run = runs.Run(folder, record)
         why = why or ("it has not ended" if run.active else "") or run.damage
         why = why or next((f"{p.name} is damaged" for p in folder.glob("*.safetensors") if not _sound(p)), "")
-        why = why or _fault_of_pairs(run)
+        why = why or _fault_of_pairs(run) or _fault_of_sides(run, here)
         why = why or next((f"{p.name} is too large" for p in folder.glob("*.parquet") if not _readable(p)), "")
         if why:
             raise refuse(folder, why)
@@ -423,6 +423,20 @@ def _check_records(path: Path, here: Path) -> None:
             sound = False
         if not sound or record["status"] in runs.ACTIVE:
             raise refuse(folder, "a field is missing or odd")
+
+
+def _fault_of_sides(run: runs.Run, here: Path) -> str:
+    """A side must have the rows and numbers that its space has, in the session or kept here."""
+    for side in "xy":
+        record = run.record[side]
+        for spaces in (here / "spaces", store.home() / "spaces"):
+            vectors = spaces / record["fingerprint"] / "vectors.npy"
+            if store.REFERENCE.fullmatch(record["fingerprint"]) and vectors.exists():
+                shape = np.load(vectors, mmap_mode="r", allow_pickle=False).shape
+                if shape != (record["rows"], record["dim"]):
+                    told = f"{record['rows']:,} x {record['dim']:,}"
+                    return f"{side} is said to be {told} and is {' x '.join(map('{:,}'.format, shape))}"
+    return ""
 
 
 def _sound(arrays: Path) -> bool:

@@ -260,6 +260,7 @@ def long_text(members, manifest):
         (of_record(version=2), "of version 2"),
         (of_side(kept="/etc"), "x is kept as '/etc'"),
         (of_record(params={"a=1); print(1) #": 1}), "is none"),
+        (of_side(rows=61), "x is said to be 61 x 5 and is 60 x 5"),
         (pairs_beyond, "a pair has a row of x that there is not"),
         (without_pairs, "pairs.safetensors is missing"),
         (of_array("vectors.npy", lambda v: v.view(">f4")), "vectors of >f4"),

@@ -37,10 +37,14 @@ def panel(s: state.State) -> None:
                 return
             bar = st.progress(0.0, text="checking and unpacking")
             brought = sessions.open_session(f.name, lambda share: bar.progress(share))
-        except InputError as e:
+        except (InputError, OSError) as e:  # OSError: the disk is full
             st.error(plain(str(e).replace(Path(f.name).name, given.name)))
             return
+    told = list(brought.notes) or [f"Here now: {len(brought.runs)} run{'s' * (len(brought.runs) != 1)}."]
     if brought.runs:
-        state.open_run(s, brought.runs[0])
-    s.notice = "; ".join(brought.notes) or f"Here now: {len(brought.runs)} run{'s' * (len(brought.runs) != 1)}."
+        try:
+            state.open_run(s, brought.runs[0])
+        except InputError as e:  # its data did not travel with it
+            told.append(str(e))
+    s.notice = "; ".join(told)
     st.rerun()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 
 from pages._ui import downloads
-from relcore import formats, runs, sessions
+from relcore import formats, runs, sessions, store
 from relcore.runs import Run
 from tests.pages.conftest import errors, texts
 from tests.pages.test_mismatch_page import made_run, planted
@@ -152,6 +153,26 @@ def test_a_session_opens_on_the_data_page_too(opened):
     at.file_uploader(key="session_upload").upload("mine.zip", data, "application/zip").run()
     at.button(key="session_open").click().run()
     assert not at.exception and state_of(at).run_id == run.id
+
+
+def test_a_session_without_its_data_and_a_full_disk_are_told(app, monkeypatch):
+    run = made_run(*planted(), folds=0)
+    bare = run.record | {side: run.record[side] | {"kept": None} for side in "xy"}
+    data = downloads.session(Run(run.folder, bare))
+    runs.delete(run.id)
+    shutil.rmtree(store.home() / "spaces")
+    at = app("pages/export.py")
+    at.file_uploader(key="session_upload").upload("bare.zip", data, "application/zip").run()
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as m:
+        m.setattr(sessions, "_put_in_place", full)
+        at.button(key="session_open").click().run()
+        assert not at.exception and "No space left on device" in errors(at)
+    at.button(key="session_open").click().run()
+    assert not at.exception and "not kept in" in texts(at) + errors(at) and runs.find(run.id).usable
 
 
 def test_a_full_disk_is_told_where_a_run_is_started(app, monkeypatch):
