@@ -435,10 +435,9 @@ class Spaces:
     @cached_property
     def items_digest(self) -> str:
         """SHA-256 (hex) of which rows are known to be the same items."""
-        h = hashlib.sha256()
-        for known in (self.rows, self.some):
-            h.update(b"unknown" if known is None else repr(known.shape).encode() + known.tobytes())
-            h.update(b"\x1e")
+        h = hashlib.sha256(b"unknown" if self.rows is None else repr(self.rows.shape).encode() + self.rows.tobytes())
+        if self.some is not None and len(self.some):
+            h.update(b"\x1e" + repr(self.some.shape).encode() + self.some.tobytes())
         return h.hexdigest()
 
     @classmethod

@@ -145,3 +145,10 @@ def test_items_that_some_spaces_have_are_known_too():
         Spaces((a, b, c), np.array([[0, 0, 0]]), np.array([[1, 0, -1]]))
     with pytest.raises(InputError, match="6: row 6 is asked"):
         Spaces((a, b, c), None, np.array([[1, -1, 6]]))
+
+
+def test_the_digest_of_items_tells_pairs_apart():
+    a, b, c = _some(4, 5, 6)
+    joined = [Spaces.join((a, b, c), [first, Pairs.by_row(4)]) for first in (Pairs.by_row(4), Pairs([[0, 1]]), None)]
+    assert len({s.items_digest for s in (*joined, Spaces((a, b, c)))}) == 4
+    assert Spaces((a, b, c), joined[0].rows).items_digest == joined[0].items_digest  # none that only some have

@@ -160,7 +160,7 @@ def test_all_ordered_pairs_are_computed_without_labels_and_told(app):
     for _ in range(15):
         next(work)
     at.run()
-    assert not at.exception and "14 of 54 results" in at.get("progress")[0].proto.text
+    assert not at.exception and "14 of 60 results" in at.get("progress")[0].proto.text
     assert len(next(d.value for d in at.dataframe if "representation" in d.value)) == 14
     list(work)
     job.status = "done"
