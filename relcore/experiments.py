@@ -42,7 +42,7 @@ import os
 import re
 import time
 import tomllib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -76,6 +76,7 @@ AXES = {
     "overlap": "share of the pool that both sides have",
     "varied": "parameter",
 }
+ENTRANT = ("name", "label", "params", "grid")
 LABELS = "stitching"  # figures that need labels begin so
 
 
@@ -104,11 +105,19 @@ class Data:
         InputError
             A file cannot be read, or nothing pairs the rows.
         """
-        return _open(self)
+        return _open(self, self._stamps())
+
+    def _stamps(self) -> tuple[tuple[int, int], ...]:
+        """When the files were written and how long they are, so that other content is read anew."""
+        if self.sample or self.kept:
+            return ()
+        files = [v for v in (self.x, self.y, self.x_labels, self.y_labels, self.pairs) if v]
+        found = [p.stat() for p in (formats.split_spec(v)[0] for v in files) if p.exists()]
+        return tuple((s.st_mtime_ns, s.st_size) for s in found)
 
 
 @lru_cache(maxsize=1)
-def _open(data: Data) -> Pair:
+def _open(data: Data, stamps: tuple[tuple[int, int], ...]) -> Pair:
     if data.sample:
         return samples.open_sample(data.sample).pair
     if data.kept:
@@ -361,10 +370,10 @@ def from_dict(record: dict[str, Any], source: str, folder: Path | None = None) -
     def refuse(what: str, found: Any, wanted: str) -> InputError:
         return InputError(f"{source}: {what} is {found!r}, wanted {wanted}.")
 
-    for key in record.keys() - KEYS:
-        near = difflib.get_close_matches(key, KEYS, 1)
-        meant = f" Did you mean {near[0]}?" if near else ""
-        raise InputError(f"{source}: there is no key {key!r}; a sweep has {', '.join(sorted(KEYS))}.{meant}")
+    for key in sorted(record.keys() - KEYS):
+        raise InputError(
+            f"{source}: there is no key {key!r}; a sweep has {', '.join(sorted(KEYS))}.{_nearest(key, KEYS)}"
+        )
     name = record.get("name", "")
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", name):
         raise refuse("name", name, "small letters, digits, - and _")
@@ -424,13 +433,30 @@ def from_dict(record: dict[str, Any], source: str, folder: Path | None = None) -
     return sweep
 
 
+def _nearest(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, list(known), 1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def _grid(given: Any) -> bool:
+    """Whether it is one parameter, or none, with a list of its values."""
+    return (
+        isinstance(given, dict)
+        and len(given) < 2
+        and all(
+            isinstance(values, list) and values and all(isinstance(v, str | int | float) for v in values)
+            for values in given.values()
+        )
+    )
+
+
 def _data_from(record: Any, source: str, folder: Path | None) -> Data:
     known = {f.name: f for f in dataclasses.fields(Data)}
     if not isinstance(record, dict) or not record:
         raise InputError(f'{source}: data is missing; wanted [data] with sample = "fashion", or with x and y.')
     for key, value in record.items():
         if key not in known:
-            raise InputError(f"{source}: data has no key {key!r}; it has {', '.join(known)}.")
+            raise InputError(f"{source}: data has no key {key!r}; it has {', '.join(known)}.{_nearest(key, known)}")
         if type(value) is not type(known[key].default):
             raise InputError(f"{source}: data.{key} is {value!r}, wanted {type(known[key].default).__name__}.")
     data = Data(**record)
@@ -453,12 +479,13 @@ def _entrants_from(record: Any, source: str) -> tuple[Entrant, ...]:
         raise InputError(f'{source}: methods is missing; wanted [[methods]] with name = "procrustes".')
     out = []
     for r in record:
-        for key in r.keys() - {"name", "label", "params", "grid"}:
-            raise InputError(f"{source}: a method has no key {key!r}; it has name, label, params and grid.")
+        for key in sorted(r.keys() - set(ENTRANT)):
+            near = _nearest(key, ENTRANT)
+            raise InputError(f"{source}: a method has no key {key!r}; it has name, label, params and grid.{near}")
         name, params, grid = r.get("name", ""), r.get("params", {}), r.get("grid", {})
-        if not isinstance(name, str) or not isinstance(params, dict):
-            raise InputError(f"{source}: wanted a method's name as text and its params as a table.")
-        if not isinstance(grid, dict) or len(grid) > 1 or not all(isinstance(v, list) and v for v in grid.values()):
+        if not isinstance(name, str) or not isinstance(params, dict) or not isinstance(r.get("label", ""), str):
+            raise InputError(f"{source}: wanted a method's name and label as text and its params as a table.")
+        if not _grid(grid):
             raise InputError(f"{source}: grid is {grid!r}, wanted one parameter and a list of its values.")
         varied = next(((k, tuple(dict.fromkeys(v))) for k, v in grid.items()), None)
         try:

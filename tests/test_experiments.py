@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -186,6 +187,16 @@ def test_pools_that_the_data_cannot_fill_are_refused_or_left_out(files):
             'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\ngrid = {anchors = [0]}',
             "anchors is 0",
         ),
+        (
+            'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\ngrid = {anchors = [[1]]}',
+            "grid is {'anchors': [[1]]}",
+        ),
+        (
+            'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\ngrid = 3',
+            "grid is 3",
+        ),
+        ('name = "a"\nseeds = [5]\n[data]\nsampel = "fashion"', "Did you mean sample?"),
+        ('name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nnames = "ao"', "Did you mean name?"),
         ('name = "A b"', "name is 'A b'"),
         ('name = "a"\nseeds = []', "seeds is []"),
         ('name = "a"\nseeds = [1.5]', "seeds is [1.5]"),
@@ -458,6 +469,16 @@ def test_grids_of_numbers_and_of_words_stand_in_one_table(files):
     drained(kept)
     bands = experiments.bands(kept.table(), "mrr x_to_y", "varied")
     assert [v for v in bands["varied"] if v == v] == [3, 8, "random", "all"] and len(bands) == 6
+
+
+def test_files_that_changed_are_read_anew(files, tmp_path):
+    for name in ("x.npz", "y.npz", "tiny.toml"):
+        shutil.copy(files / name, tmp_path / name)
+    before = experiments.read(tmp_path / "tiny.toml").check()
+    loaded = dict(np.load(tmp_path / "x.npz"))
+    np.savez(tmp_path / "x.npz", **(loaded | {"vectors": loaded["vectors"][:, ::-1]}))
+    os.utime(tmp_path / "x.npz", (1, 1))  # whatever the clock's step
+    assert experiments.read(tmp_path / "tiny.toml").check().x.fingerprint != before.x.fingerprint
 
 
 def test_rank_correlation_is_that_of_scipy():
