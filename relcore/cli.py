@@ -1036,18 +1036,28 @@ def run_sweep(args: argparse.Namespace) -> int:
 
 
 def print_sweep(record: dict[str, Any], kept: Kept) -> None:
-    """The mean of each figure over the random seeds, a line a method, budget and share; then what failed."""
+    """The mean of each figure over the random seeds, a line a method and place on the axes; then what failed."""
     from relcore import experiments
 
     table = kept.table()
     figures = [c for c in experiments.columns(table) if "r@" not in c and c != "restarts"] if record["done"] else []
     if figures:
-        means = [experiments.bands(table, c, "corruption").set_index(["label", "seeds", "corruption"]) for c in figures]
-        lines = [("", "seeds", "wrong", "n", *figures)]
-        for (label, budget, share), row in means[0].sort_index().iterrows():
-            values = [m["mean"].get((label, budget, share)) for m in means]
-            numbers = ["" if v is None else f"{v:.4g}" for v in values]
-            lines.append((label, f"{budget:,}", f"{share:.0%}", str(int(row["n"])), *numbers))
+        axes = [a for a in experiments.AXES if a in table]
+        heads = {"corruption": "wrong", "varied": kept.sweep.axes().get("varied", "")}
+        words = {"seeds": "{:,}", "corruption": "{:.0%}", "pool": "{:,}", "overlap": "{:.0%}"}
+        places = experiments.bands(table, figures[0], "seeds")
+        keys = ["label", *axes]
+        for c in figures:
+            means = experiments.bands(table, c, "seeds")[[*keys, "mean"]].rename(columns={"mean": c})
+            places = places.merge(means, "left", keys)
+        lines = [("", *(heads.get(a, a) for a in axes), "n", *figures)]
+        for _, row in places.sort_values(keys, kind="stable").iterrows():
+            at = [
+                "" if row[a] != row[a] else words.get(a, "{:g}" if is_number(row[a]) else "{}").format(row[a])
+                for a in axes
+            ]
+            numbers = ["" if row[c] != row[c] else f"{row[c]:.4g}" for c in figures]
+            lines.append((row["label"], *at, str(int(row["n"])), *numbers))
         print_table(lines)
     for row in [r for r in record["rows"] if r.get("error")][:PROBLEMS_SHOWN]:
         cell = f"{row['label']}, {row['seeds']:,} seeds, {row['corruption']:.0%}, seed {row['seed']}"
@@ -1059,6 +1069,10 @@ def print_sweep(record: dict[str, Any], kept: Kept) -> None:
 
 
 # ---------------------------------------------------------------------- front
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def whole_number(text: str) -> int:

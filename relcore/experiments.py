@@ -10,7 +10,8 @@ A sweep is a TOML file::
     seeds = [100, 1000]                       # budgets, drawn from the true pairs
     corruption = [0, 0.5, 0.95]               # shares of the seeds given a partner of another class; default [0]
     random_seeds = [0, 1, 2]                  # of every random choice; default [0]
-    pool = [200, 800]                         # rows a side beside seeds and test pairs; default: all rows as they are
+    pool = [200, 800]                         # rows a side beside seeds and test pairs; default: all rows as they are.
+                                              # Partners are then looked for among the test rows alone
     overlap = [0, 0.5, 1]                     # share of a pool that both sides have, unknown to the method; default [1]
     test = 200                                # pairs that are scored, where there is a pool; default 200
 
@@ -22,6 +23,7 @@ A sweep is a TOML file::
     label = "HGA"                             # default: the method's title
     params = { mode = "paper" }               # default: none
     grid = { restarts = [8, 32] }             # one parameter of it that takes several values; default: none
+    by = "coupling"                           # neighbours by its plan; default: "nearest", by cosine
 
 Each :class:`Cell` of it is one alignment, made by :func:`run_cell` in whatever process; its row of figures is appended
 to ``rows.jsonl`` in the sweep's folder as soon as it is there. A sweep that is started again makes the cells that are
@@ -58,6 +60,9 @@ from relcore.space import NO_LABEL, Pair, Pairs
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
+
+    from relcore.ops.sinkhorn import Coupling
 
 SHIPPED = Path(__file__).resolve().parent / "sweeps"
 MOST_CELLS = 10_000
@@ -76,7 +81,8 @@ AXES = {
     "overlap": "share of the pool that both sides have",
     "varied": "parameter",
 }
-ENTRANT = ("name", "label", "params", "grid")
+ENTRANT = ("name", "label", "params", "grid", "by")
+BY = ("nearest", "coupling")  # how a method's neighbours are read
 LABELS = "stitching"  # figures that need labels begin so
 
 
@@ -146,6 +152,7 @@ class Entrant:
     label: str
     params: tuple[Param, ...] = ()
     grid: tuple[str, tuple[str | int | float | bool, ...]] | None = None
+    by: str = BY[0]
 
     def settings(self) -> list[tuple[Param, ...]]:
         """Parameters of each value of the grid; one set without a grid."""
@@ -175,6 +182,7 @@ class Cell:
     pool: int = 0
     overlap: float = 1.0
     test: int = 0
+    by: str = "nearest"
 
     @property
     def key(self) -> str:
@@ -212,6 +220,7 @@ class Sweep:
         record["methods"] = [
             {"name": e.method, "label": e.label, "params": dict(e.params)}
             | ({} if e.grid is None else {"grid": {e.grid[0]: list(e.grid[1])}})
+            | ({} if e.by == BY[0] else {"by": e.by})
             for e in self.entrants
         ]
         del record["entrants"]
@@ -328,6 +337,7 @@ def _cells(sweep: Sweep) -> dict[str, tuple[Entrant, Cell]]:
                     pool,
                     overlap if pool else 1.0,
                     sweep.test if pool else 0,
+                    entrant.by,
                 )
                 out.setdefault(cell.key, (entrant, cell))
     return out
@@ -481,16 +491,20 @@ def _entrants_from(record: Any, source: str) -> tuple[Entrant, ...]:
     for r in record:
         for key in sorted(r.keys() - set(ENTRANT)):
             near = _nearest(key, ENTRANT)
-            raise InputError(f"{source}: a method has no key {key!r}; it has name, label, params and grid.{near}")
+            raise InputError(f"{source}: a method has no key {key!r}; it has {', '.join(ENTRANT)}.{near}")
         name, params, grid = r.get("name", ""), r.get("params", {}), r.get("grid", {})
         if not isinstance(name, str) or not isinstance(params, dict) or not isinstance(r.get("label", ""), str):
             raise InputError(f"{source}: wanted a method's name and label as text and its params as a table.")
         if not _grid(grid):
             raise InputError(f"{source}: grid is {grid!r}, wanted one parameter and a list of its values.")
+        if r.get("by", BY[0]) not in BY:
+            raise InputError(f"{source}: by is {r['by']!r}, wanted one of {', '.join(BY)}.")
         varied = next(((k, tuple(dict.fromkeys(v))) for k, v in grid.items()), None)
         try:
             title = methods.method(name, **params).title
-            entrant = Entrant(name, str(r.get("label", "")) or title, tuple(sorted(params.items())), varied)
+            entrant = Entrant(
+                name, str(r.get("label", "")) or title, tuple(sorted(params.items())), varied, r.get("by", BY[0])
+            )
             entrant.build()
         except InputError as e:
             raise InputError(f"{source}: {e}") from None
@@ -524,6 +538,8 @@ def run_cell(task: tuple[dict[str, Any], dict[str, Any], tuple[str, str]]) -> di
 
 
 def _figures(sweep: Sweep, cell: Cell, fingerprints: tuple[str, str]) -> dict[str, Any]:
+    import torch
+
     from relcore.metrics import health, retrieval
     from relcore.pipeline import Fit, Task
 
@@ -554,9 +570,36 @@ def _figures(sweep: Sweep, cell: Cell, fingerprints: tuple[str, str]) -> dict[st
     }
     out |= {name: float(value) for name, value in (a.confidence or {}).items() if value is not None}
     if fit.scored is not None and len(fit.scored):
-        found = retrieval.retrieval(a.x, a.y, fit.scored)
-        out |= {f"{score} {way}": found[way][score] for way in WAYS for score in SCORES} | {"scored": len(fit.scored)}
+        among = torch.arange(cell.seeds, cell.seeds + cell.test) if cell.pool else None
+        pairs = fit.scored if among is None else Pairs.by_row(cell.test)
+        if cell.by == "coupling":
+            if a.coupling is None:
+                raise InputError(f'{method.title} makes no coupling with these parameters; leave by = "coupling" out.')
+            found = _by_coupling(a.coupling, pairs, among)
+        else:
+            x, y = (a.x, a.y) if among is None else (a.x[among], a.y[among])
+            found = retrieval.retrieval(x, y, pairs)
+        out |= {f"{score} {way}": found[way][score] for way in WAYS for score in SCORES} | {"scored": len(pairs)}
     return out | _stitching(pair, a.x.numpy(), a.y.numpy())
+
+
+def _by_coupling(plan: Coupling, pairs: Pairs, among: Tensor | None) -> dict[str, dict[str, float]]:
+    """:data:`SCORES` both ways by the weight that a plan gives; ``among`` are the rows of both sides that may be found,
+    None for all."""
+    import torch
+
+    from relcore.analysis import MRR_K
+
+    every = [torch.arange(n) for n in plan.shape] if among is None else [among, among]
+    log = plan.log_block(every[0], every[1]).cpu()
+    rows, partners = (torch.from_numpy(v.copy()) for v in (pairs.x, pairs.y))
+    out = {}
+    for way, scores, a, b in ((WAYS[0], log, rows, partners), (WAYS[1], log.T, partners, rows)):
+        mine = scores[a]
+        rank = 1 + (mine > mine.gather(1, b[:, None])).sum(1)
+        out[way] = {"mrr": float(torch.where(rank <= MRR_K, 1 / rank.double(), 0.0).mean())}
+        out[way] |= {name: float((rank <= int(name[2:])).double().mean()) for name in SCORES if name.startswith("r@")}
+    return out
 
 
 def pooled(pair: Pair, cell: Cell) -> tuple[Pair, Pairs]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import spearmanr
 
 from relcore import experiments, parallel, pipeline, seeds, store
@@ -160,6 +162,34 @@ def test_cells_with_pools_and_grids_are_scored_and_drawn(files):
     assert "count" not in experiments.columns(table) and "overlap" not in experiments.columns(table)
 
 
+def test_a_pool_is_read_among_the_test_rows_by_cosine_or_by_the_plan(files):
+    path = pooled(files, "plan.toml")
+    plan = '[[methods]]\nname = "anchordot"\nlabel = "plan"\nparams = {student = "none"}\nby = "coupling"\n'
+    path.write_text(path.read_text() + plan)
+    sweep = experiments.read(path)
+    assert experiments.from_dict(sweep.to_dict(), "again") == sweep
+    pair, record = sweep.check(), sweep.to_dict()
+    prints = (pair.x.fingerprint, pair.y.fingerprint)
+    for entrant, cell in [c for c in sweep.cells().values() if c[1].seed == 0 and c[1].overlap == 0.5]:
+        got = experiments.run_cell((record, dataclasses.asdict(cell), prints))
+        sub, known = experiments.pooled(pair, cell)
+        fit = pipeline.Fit(sub, pipeline.Task(entrant.build()[0], known, seed=0, folds=0))
+        pipeline.drain(fit.steps())
+        a, test = fit.alignment, slice(10, 50)
+        if entrant.label == "plan":
+            scores = a.coupling.log_block(torch.arange(10, 50), torch.arange(10, 50)).double().numpy()
+        else:
+            x, y = (v[test].double() / v[test].double().norm(dim=1, keepdim=True) for v in (a.x, a.y))
+            scores = (x @ y.T).numpy()
+        rank = 1 + (scores > scores.diagonal()[:, None] + 1e-12).sum(1)
+        assert got["mrr x_to_y"] == pytest.approx(np.where(rank <= 10, 1 / rank, 0).mean(), abs=1e-6)
+        back = 1 + (scores > scores.diagonal()[None] + 1e-12).sum(0)
+        assert got["r@1 y_to_x"] == pytest.approx((back == 1).mean(), abs=1e-6)
+    record["methods"][0]["by"] = "coupling"
+    cell = next(c for e, c in experiments.from_dict(record, "again").cells().values() if e.label == "Procrustes")
+    assert "makes no coupling" in experiments.run_cell((record, dataclasses.asdict(cell), prints))["error"]
+
+
 def test_pools_that_the_data_cannot_fill_are_refused_or_left_out(files):
     path = pooled(files, "big.toml")
     path.write_text(path.read_text().replace("[20, 30]", "[20, 90]"))
@@ -182,6 +212,10 @@ def test_pools_that_the_data_cannot_fill_are_refused_or_left_out(files):
         (
             'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\ngrid = {anchors = 3}',
             "grid is {'anchors': 3}",
+        ),
+        (
+            'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\nby = "votes"',
+            "by is 'votes'",
         ),
         (
             'name = "a"\nseeds = [5]\n[data]\nsample = "fashion"\n[[methods]]\nname = "ao"\ngrid = {anchors = [0]}',
@@ -518,6 +552,24 @@ def test_a_sweep_from_the_shell_goes_on_and_tells(files, capsys):
         ["Procrustes", "10", "0%", "2"],
         ["Procrustes", "10", "50%", "2"],
     ]
+
+
+def test_a_sweep_with_pools_and_a_grid_is_a_table_in_the_shell(files, capsys):
+    from relcore import cli
+
+    path = pooled(files, "shell.toml")
+    grid = '[[methods]]\nname = "relative"\nlabel = "random"\nparams = {choose = "random"}\ngrid = {count = [3, 8]}\n'
+    path.write_text(path.read_text() + grid)
+    assert cli.main(["sweep", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:6] == ["seeds", "wrong", "pool", "overlap", "count", "n"]
+    table = experiments.find(experiments.read(path)).table()
+    assert len(lines) == 1 + 2 * 2 * 4 + 1  # heads, pools by overlaps by settings, the last word
+    (line,) = [x for x in lines if x.split()[:6] == ["random", "10", "0%", "30", "50%", "8"]]
+    of = table[
+        (table["label"] == "random") & (table["pool"] == 30) & (table["overlap"] == 0.5) & (table["varied"] == 8)
+    ]
+    assert f"{of['mrr x_to_y'].mean():.4g}" in line
 
 
 def test_bad_input_of_a_sweep_is_one_line(files):
