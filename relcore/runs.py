@@ -377,6 +377,8 @@ def create(
         raise InputError(f"{folder}: is a file; give a new folder for the run.")
     if folder.exists() and any(folder.iterdir()) and not (folder / "run.json").exists():
         raise InputError(f"{folder}: is not empty and holds no run; give a new folder.")
+    if _going(folder):
+        raise InputError(f"{folder}: a run is going on here; wait for it or stop it, or give another folder.")
     (folder / "frames").mkdir(parents=True, exist_ok=True)
     for old in [*folder.glob("frames/*.npy"), *folder.glob("*.safetensors"), *folder.glob("*.parquet")]:
         old.unlink()  # results of a run made here before
@@ -573,8 +575,10 @@ def rename(run: Run, title: str, annotation: str | None = None) -> None:
     Raises
     ------
     InputError
-        An empty title.
+        An empty title; or the run is going on, whose process would write its own record over this one.
     """
+    if run.active:
+        raise InputError(f"run {run.title} is going on; rename it when it has ended.")
     title = " ".join(title.split())
     if not title:
         raise InputError("a run needs a title; type one.")
@@ -594,15 +598,19 @@ def delete(run_id: str) -> None:
     folder = store.home() / "runs" / run_id
     if not folder.is_dir():
         raise InputError(f"there is no run {run_id} in {folder.parent}; it may have been deleted before.")
-    try:
-        going = Run.load(folder).active
-    except InputError:
-        going = False
-    if going:
+    if _going(folder):
         raise InputError(f"run {run_id} is going on; stop it first.")
     gone = folder.with_name(f".deleted-{run_id}-{secrets.token_hex(4)}")
     os.replace(folder, gone)  # at once, whatever becomes of its files
-    shutil.rmtree(gone, ignore_errors=True)
+    for left in folder.parent.glob(".deleted-*"):  # and of those whose deletion was killed
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _going(folder: Path) -> bool:
+    try:
+        return Run.load(folder).active
+    except InputError:
+        return False
 
 
 def find(run_id: str) -> Run:

@@ -317,8 +317,15 @@ def test_a_run_that_goes_on_is_not_deleted():
     next(steps)
     with pytest.raises(InputError, match="stop it first"):
         runs.delete(run.id)
+    with pytest.raises(InputError, match="rename it when it has ended"):
+        runs.rename(run, "other")
+    with pytest.raises(InputError, match="a run is going on here"):
+        made(folder=run.folder)
     steps.close()
+    left = run.folder.with_name(".deleted-0000-00")  # of a deletion that was killed
+    left.mkdir()
     runs.delete(run.id)
+    assert not left.exists()
 
 
 def test_a_full_disk_leaves_the_record_as_it_was(monkeypatch):
