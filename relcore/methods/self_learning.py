@@ -32,7 +32,7 @@ class SelfLearning(Method):
 
     name = "self_learning"
     title = "Self-learning"
-    summary = "Procrustes on a dictionary that grows by mutual neighbours; with seeds, or from the shapes alone."
+    summary = "Procrustes on a dictionary of rows that match by CSLS, made anew each round; with seeds or without."
     source = "arXiv 1805.06297; arXiv 1710.04087"
     needs = Needs()
 
