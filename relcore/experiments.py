@@ -279,11 +279,16 @@ class Sweep:
                 f"{self.name}: {max(self.seeds):,} seeds, {self.test:,} test pairs and two pools of "
                 f"{max(self.pool):,} take {most:,} true pairs, and {known:,} are known; ask for smaller pools."
             )
-        for method in (m for entrant in self.entrants for m in entrant.build()):
-            for budget in self.seeds:
-                for pool in self.pool:
-                    n, m = self.rows(pair, budget, pool)
-                    method.check(n, m, pair.x.dim, pair.y.dim, budget)
+        faults: list[InputError] = []
+        places = list(itertools.product(self.seeds, self.pool))
+        built = [method for entrant in self.entrants for method in entrant.build()]
+        for method, (budget, pool) in itertools.product(built, places):
+            try:
+                method.check(*self.rows(pair, budget, pool), pair.x.dim, pair.y.dim, budget)
+            except InputError as e:  # such a cell keeps its reason, and the others are done
+                faults.append(e)
+        if len(faults) == len(built) * len(places):
+            raise faults[0]
         return pair
 
     def rows(self, pair: Pair, budget: int, pool: int) -> tuple[int, int]:

@@ -260,6 +260,24 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, words):
     assert words in str(e.value) and str(path) in str(e.value)
 
 
+def test_a_cell_that_cannot_be_keeps_its_reason_and_the_rest_is_done(files):
+    path = write(files, "some.toml", seeds="[4, 20]", corruption="[0]", random_seeds="[0]")
+    grid = '[[methods]]\nname = "relative"\nlabel = "some"\nparams = {choose = "random"}\ngrid = {count = [3, 15]}\n'
+    path.write_text(path.read_text() + grid)
+    kept = experiments.create(experiments.read(path))
+    drained(kept)
+    table = kept.table()
+    bad = table[table["error"] != ""]
+    assert len(table) == 8 and bad[["label", "seeds", "varied"]].to_numpy().tolist() == [["some", 4, 15]]
+    assert "15 anchors are to be chosen of 4 seeds" in bad["error"].iloc[0]
+    path.write_text(path.read_text().replace("[3, 15]", "[90]").replace('name = "procrustes"', 'name = "relative"'))
+    path.write_text(
+        path.read_text().replace('[[methods]]\nname = "relative"\n[[methods]]\nname = "relative"\nlabel = "RR"\n', "")
+    )
+    with pytest.raises(InputError, match="90 anchors are to be chosen of 4 seeds"):
+        experiments.create(experiments.read(path))
+
+
 def test_more_seeds_than_pairs_are_refused_before_anything_runs(files):
     with pytest.raises(InputError, match="seeds holds 500, and 120 true pairs are known"):
         experiments.create(experiments.read(write(files, "many.toml", seeds="[500]")))
