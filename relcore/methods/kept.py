@@ -170,9 +170,23 @@ class Kernelled:
         return Kernel(*(getattr(self, f.name).double() for f in fields(self)))(v)
 
 
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """``v -> c / |c|``, c the ``non_zeros`` largest cosines to K anchors, to the power ``exponent``; others are 0."""
+
+    anchors: Tensor  # (K, d)
+    non_zeros: Tensor  # ()
+    exponent: Tensor  # ()
+
+    def __call__(self, v: Tensor) -> Tensor:
+        from relcore.ops.asif import sparse_relative
+
+        return sparse_relative(v, self.anchors, int(self.non_zeros), float(self.exponent))
+
+
 KINDS = {
     kind: tuple(f.name for f in fields(kind))
-    for kind in (Residual, Factor, Affine, Cosines, Distances, WhiteCosines, WhiteDistances, Kernelled)
+    for kind in (Residual, Factor, Affine, Cosines, Distances, WhiteCosines, WhiteDistances, Kernelled, Sparse)
 }
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 RANK = 1e-6  # of the largest singular value: below it a direction of float32 rows is rounding
 GRID = tuple(10 ** (0.5 * i) for i in range(-8, 7))  # ridges that leave-one-out chooses from, 1e-4 to 1e3
+TIE = 1e-6  # of a norm: rows as near to the longest as that are as long
 FULL = 1e-9  # a row whose own weight in its prediction comes so near to 1 is not predicted by the others at all
 
 
@@ -87,17 +88,24 @@ def condition(rows: Tensor) -> float:
     return float(s[0] / s[-1]) if s[-1] > 0 else float("inf")
 
 
+def rank_of(rows: Tensor) -> int:
+    """Singular values of rows (K, d) above :data:`RANK` of the largest."""
+    s = torch.linalg.svdvals(rows.double())
+    return int((s > RANK * s[0]).sum())
+
+
 def pivoted(rows: Tensor) -> Tensor:
     """Positions int64 (r,) of rows (K, d), always the one farthest from the span of those before; r is their rank.
 
-    QR with column pivoting of ``rows.T`` (Businger and Golub 1965), by Gram-Schmidt, each row twice.
+    Of rows equally far, as all rows of norm 1 are at the start, the first. QR with column pivoting of ``rows.T``
+    (Businger and Golub 1965), by Gram-Schmidt.
     """
     rest = rows.double().clone()
     largest = torch.linalg.vector_norm(rest, dim=1).max()
     chosen, basis = [], rest.new_zeros(0, rest.shape[1])
     for _ in range(min(rest.shape)):
         norms = torch.linalg.vector_norm(rest, dim=1)
-        at = int(norms.argmax())
+        at = int((norms >= (1 - TIE) * norms.max()).int().argmax())
         if norms[at] <= RANK * largest:
             break
         q = rest[at] / norms[at]
