@@ -64,7 +64,7 @@ class Translation(Method):
         low=1e-6,
         high=1e6,
         log=True,
-        source="of the order that left_out finds on the bundled pairs",
+        source="ours: what left_out found on Banking77 with 1,000 seeds (.3 with 300, 3 with 30)",
         only_if=(("how", ("ridge",)), ("strength", ("fixed",))),
     )
 
