@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from relcore.runs import Run
 
 SIDES = ("x", "y")
+THREADS = "OMP_NUM_THREADS"
 OTHER = {"x": "y", "y": "x"}
 
 
@@ -162,16 +163,30 @@ def command(run: Run, x: str, y: str, pairs: str | None, seeds: str | None, out:
         words += ["--set", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     words += ["--preprocess", ",".join(r["preprocess"]) or "none", "--seed", str(r["seed"])]
     words += ["--device", r["device"], "--folds", str(r["folds"]), "--out", out]
-    return shlex.join(words) + "\n"
+    threads = _threads(run)
+    return (f"{THREADS}={threads} " if threads else "") + shlex.join(words) + "\n"
+
+
+def _threads(run: Run) -> int:
+    """How many threads the run computed with; 0 where an older run does not tell. With another number sums are of
+    another order, and the last digits are others."""
+    return int(run.record.get("threads") or 0)
 
 
 def script(run: Run, x: str, y: str, pairs: str | None, seeds: str | None) -> str:
     """The same in Python."""
     r = run.record
     given = ", ".join(f"{name}={value!r}" for name, value in r["params"].items())
+    threads = _threads(run)
     lines = [
+        *(("import os",) if threads else ()),
         "from pathlib import Path",
         "",
+        *(
+            (f'os.environ["{THREADS}"] = "{threads}"  # as in the run: other threads, other last digits', "")
+            if threads
+            else ()
+        ),
         "import relcore",
         "from relcore import seeds",
         "",

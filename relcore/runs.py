@@ -485,7 +485,10 @@ def _finish(run: Run, fit: Fit, status: str, message: str = ""):
     save_outcome(run, fit, outcome)
     import resource
 
+    import torch
+
     run.update(
+        threads=torch.get_num_threads(),
         status=status,
         message=message,
         converged=outcome.alignment.converged,

@@ -94,7 +94,8 @@ def test_both_recipes_make_the_run_again(made, tmp_path, name):
     pair, of = made
     run = of[name]
     export.write_recipe(run, pair, tmp_path)
-    env = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RELCORE_HOME": str(tmp_path / "home")}
+    env = os.environ | {"PYTHONPATH": str(ROOT), "RELCORE_HOME": str(tmp_path / "home")}
+    assert f"OMP_NUM_THREADS={run.record['threads']} python" in (tmp_path / "make_again.sh").read_text()
     line = (tmp_path / "make_again.sh").read_text().replace("python -m", f"{sys.executable} -m", 1)
     subprocess.run(["sh", "-c", line], cwd=tmp_path, env=env, check=True, capture_output=True)
     again = runs.Run.load(tmp_path / "again")
