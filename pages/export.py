@@ -210,7 +210,14 @@ def recipe(s: state.State, run: Run) -> None:
     shell, python, use = st.tabs(["Shell", "Python", "Rows never seen"])
     shell.code(export.command(run, *files, *pairs), language="bash", wrap_lines=True)
     python.code(export.script(run, *files, *pairs), language="python")
-    use.code(export.usage(run), language="python")
+    with use:
+        st.code(export.usage(run), language="python")
+        button(
+            "Map, encoders, means (safetensors)",
+            partial(downloads.coordinates, run),
+            name_of(run, "alignment", "safetensors"),
+            "export_encoders",
+        )
     button(
         "The files these lines read, and the lines",
         partial(downloads.recipe_zip, run, s.data.pair),

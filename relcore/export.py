@@ -132,10 +132,13 @@ def csv_bytes(table: pd.DataFrame) -> tuple[bytes, bool]:
 # ---------------------------------------------------------------- how to go on with it
 
 
-def usage(run: Run) -> str:
-    """How to bring vectors never seen into the common space, in a few lines, with Relcore and without."""
+def usage(run: Run, folder: str = "") -> str:
+    """How to bring vectors never seen into the common space, in a few lines, with Relcore and without.
+
+    ``folder`` is what the folder with ``run.json`` and ``alignment.safetensors`` is called; by default the run's own.
+    """
     arrays = run.alignment_arrays()
-    lines = ["import relcore", f"run = relcore.Run.load({run.folder.name!r})   # the folder of the run"]
+    lines = ["import relcore", f"run = relcore.Run.load({folder or run.folder.name!r})   # the folder of the run"]
     for side in SIDES:
         if any(name == f"encode_{side}" or name.startswith(f"encode_{side}.") for name in arrays):
             lines.append(
@@ -238,7 +241,8 @@ def write_all(run: Run, pair: Pair, folder: str | Path, ending: str = "npz", k: 
     It is written beside and put there when it is whole.
 
     Files: ``aligned_x``, ``aligned_y`` with the ending asked for; ``seeds.csv``, ``anchors.csv``; ``matches_WAY.csv``,
-    by the coupling where there is one, else by cosine; ``metrics.csv``, ``run.json``, ``usage.txt``, ``make_again/``.
+    by the coupling where there is one, else by cosine; ``metrics.csv``; ``run/``, the record and the map or
+    encoders; ``usage.txt``, how to use these; ``make_again/``.
 
     Raises
     ------
@@ -294,8 +298,10 @@ def _write_parts(run: Run, pair: Pair, folder: Path, ending: str, k: int) -> lis
         data, exact = csv_bytes(table)
         (folder / f"{name}.csv").write_bytes(data)
         notes += [] if exact else [f"{name}.csv: names that are no Unicode have a ? in their place"]
-    (folder / "run.json").write_text(json.dumps(run.record, indent=1))
-    (folder / "usage.txt").write_text(usage(run), encoding="utf-8", errors="replace")
+    (folder / "run").mkdir()
+    (folder / "run" / "run.json").write_text(json.dumps(run.record, indent=1))
+    shutil.copyfile(run.folder / "alignment.safetensors", folder / "run" / "alignment.safetensors")
+    (folder / "usage.txt").write_text(usage(run, "run"), encoding="utf-8", errors="replace")
     notes += write_recipe(run, pair, folder / "make_again")
     title = methods.method_class(run.record["method"]).title if run.record["method"] in methods.REGISTRY else ""
     text = f"{run.title}: {title}, made by Relcore.\n" + "\n".join(notes) + "\n"

@@ -93,7 +93,7 @@ def test_tables_hold_what_the_run_found(made, tmp_path):
     np.testing.assert_allclose(first["score"], (a @ b.T).max(1), atol=1e-5)
     told = pd.read_csv(tmp_path / "out" / "metrics.csv").set_index("what")["value"]
     assert float(told["metrics.x_to_y.mrr"]) == run.record["metrics"]["x_to_y"]["mrr"]
-    assert json.loads((tmp_path / "out" / "run.json").read_text()) == run.record
+    assert json.loads((tmp_path / "out" / "run" / "run.json").read_text()) == run.record
 
 
 @pytest.mark.parametrize("name", ["ao", "relative", "anchordot"])
@@ -123,6 +123,17 @@ def test_the_usage_text_does_what_it_says(made, tmp_path, monkeypatch):
     held = {"vectors_x": pair.x.vectors, "vectors_y": pair.y.vectors}
     exec(text, held)
     np.testing.assert_allclose(held["z_x"], run.alignment_arrays()["x"], atol=1e-5)
+    np.testing.assert_allclose(held["z_y"], run.alignment_arrays()["y"], atol=1e-5)
+
+
+def test_the_exported_encoders_are_used_as_the_exported_text_says(made, tmp_path, monkeypatch):
+    pair, of = made
+    run = of["anchordot"]
+    export.write_all(run, pair, tmp_path / "out")
+    monkeypatch.chdir(tmp_path / "out")
+    held = {"vectors_x": pair.x.vectors[:1], "vectors_y": pair.y.vectors}
+    exec((tmp_path / "out" / "usage.txt").read_text(), held)
+    np.testing.assert_allclose(held["z_x"], run.alignment_arrays()["x"][:1], atol=1e-5)
     np.testing.assert_allclose(held["z_y"], run.alignment_arrays()["y"], atol=1e-5)
 
 

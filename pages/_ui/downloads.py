@@ -93,6 +93,11 @@ def record(run: Run) -> bytes:
     return (run.folder / "run.json").read_bytes()
 
 
+def coordinates(run: Run) -> bytes:
+    """Coordinates, map or encoders and the preprocessing's means, as the run keeps them."""
+    return (run.folder / "alignment.safetensors").read_bytes()
+
+
 def as_page(run: Run, what: str, make: Callable[[], str]) -> bytes:
     return report.page(f"{run.title}: {what}", report.subtitle(run), make()).encode("utf-8", "replace")
 

@@ -85,7 +85,7 @@ def test_everything_is_one_zip_of_it_all(opened):
     at, run = opened
     with zipfile.ZipFile(io.BytesIO(downloads.everything(run, state_of(at).data.pair))) as z:
         names = set(z.namelist())
-        assert json.loads(z.read("run.json"))["id"] == run.id
+        assert json.loads(z.read("run/run.json"))["id"] == run.id
     wanted = {
         "aligned_x.npz",
         "seeds.csv",
